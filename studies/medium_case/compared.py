@@ -42,6 +42,8 @@ class Neighbour:
     """What is changed, for people."""
     seconds: tuple[Interval, ...]
     passes: bool
+    first_flight: float | None
+    """Packets that the server sends in the first round trip of data, by the capture; None where nobody knows."""
 
 
 def initial_windows(results: Sequence[CellResult]) -> list[Times]:
@@ -61,8 +63,19 @@ def neighbours(results: Sequence[CellResult]) -> list[Neighbour]:
         seconds = _seconds(result)
         if seconds and result.cell.virtual_time and result.cell.parameters:
             changed = ", ".join(f"{name} {value}" for name, value in sorted(result.cell.parameters.items()))
-            made.append(Neighbour(changed, seconds, result.verdict.status == "pass"))
+            made.append(Neighbour(changed, seconds, result.verdict.status == "pass", _first_flight(result)))
     return sorted(made, key=lambda neighbour: neighbour.changed)
+
+
+def _first_flight(result: CellResult) -> float | None:
+    seen = [
+        item.value
+        for _, measured in result.runs
+        if measured is not None
+        for item in measured.observed
+        if (item.role, item.parameter) == ("server", "initial_cwnd") and isinstance(item.value, float | int)
+    ]
+    return statistics.median(seen) if seen else None
 
 
 def textbook(scenario: Scenario, packets: float) -> tuple[float, ...]:

@@ -36,7 +36,7 @@ def medium_case(results: Sequence[CellResult]) -> str:
     sentences = [
         *_initial_window_sentences(windows, results),
         *_connection_window_sentence(connection),
-        *_own_start_sentence(results),
+        *_own_start_sentence(results, windows),
         *_loss_sentence(results),
         *_neighbour_sentence(results),
     ]
@@ -94,17 +94,31 @@ def _connection_window_sentence(rows: Sequence[Times]) -> Iterator[str]:
     )
 
 
-def _own_start_sentence(results: Sequence[CellResult]) -> Iterator[str]:
+def _own_start_sentence(results: Sequence[CellResult], windows: Sequence[Times]) -> Iterator[str]:
+    """What makes picoquic fast, by what it is told, what it does, and who does the same."""
     own = [row for row in neighbours(results) if row.changed.startswith(_SERVER)]
     if not own:
         return
     times = [row.seconds[-1].median for row in own]
-    passing = sum(row.passes for row in own)
-    yield (
-        f"**picoquic's own start makes it fast, not its table of parameters.** With Reno, CUBIC and BBR and initial "
+    text = (
+        "**picoquic's own start makes it fast, not its table of parameters.** With Reno, CUBIC and BBR and initial "
         f"windows of 10 to 100 packets ({len(own)} cells) 100 MB take {number_text(min(times))} to "
-        f"{number_text(max(times))} s, and {passing} cells meet all three objectives."
+        f"{number_text(max(times))} s, and {sum(row.passes for row in own)} cells meet all three objectives."
     )
+    flights = [row.first_flight for row in own if row.first_flight is not None]
+    if flights:
+        span = f"{number_text(min(flights))} to {number_text(max(flights))}"
+        text += f" In the first round trip of data it sends {span} packets."
+    like_it = [
+        row for row in windows if flights and row.setting >= min(flights) and row.passes and row.server != "picoquic"
+    ]
+    if like_it:
+        best = min(like_it, key=lambda row: row.seconds[-1].median)
+        text += (
+            f" Told to begin like that, {format_list(sorted({row.server for row in like_it}))} meet them too: "
+            f"{best.server} with {best.setting:.0f} packets in {_seconds_text(best.seconds)} s."
+        )
+    yield text
 
 
 def _loss_sentence(results: Sequence[CellResult]) -> Iterator[str]:
@@ -232,6 +246,10 @@ def _neighbour_table(results: Sequence[CellResult]) -> Iterator[str]:
     yield ""
 
 
+def _seconds_text(seconds: Sequence[Interval]) -> str:
+    return " / ".join(number_text(span.median) for span in seconds)
+
+
 def _cell(seconds: Sequence[Interval], passes: bool) -> str:
-    text = " / ".join(number_text(span.median) for span in seconds)
+    text = _seconds_text(seconds)
     return f"**{text}**" if passes else text
