@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
 from harness.netem import ideal_time
+from harness.netem.bounds import slow_start_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Verdict
 from harness.planning.design import Pair, flow_pair, honoured_levels
@@ -29,6 +31,10 @@ from harness.units import Size
 #: (factor, its level) of each setting in a set.
 Settings = frozenset[tuple[str, ParameterValue]]
 NO_SETTINGS: Settings = frozenset()
+#: The least score that a set can have.
+Bound = Callable[[Settings], float]
+#: How far below its bound a score may be before the bound is given up: times are sampled every 10 ms.
+_BOUND_SLACK = 0.01
 #: Scores are capped at this value: a greater one, as of a run that never ended, carries no more information.
 _MAX_SCORE = 1000.0
 
@@ -50,14 +56,29 @@ class SearchResult:
     total: int
     """Sets that there are."""
     untried_cheaper: int
-    """Sets with fewer settings that were not tried."""
+    """Sets with fewer settings that were not tried, and that the bound allows."""
+    excluded_count: int = 0
+    """Sets that were not tried, since the bound excludes them."""
 
 
 @dataclass
 class _Search:
     factors: Mapping[str, Sequence[ParameterValue]]
     budget: int
+    bound: Bound | None = None
     scores: dict[Settings, float] = field(default_factory=dict)
+
+    def excludes(self, settings: Settings) -> bool:
+        """Whether a set cannot meet the objectives, by a bound that no tried set with its controller has beaten."""
+        if self.bound is None or self.bound(settings) <= 1:
+            return False
+        alike = [tried for tried in self.scores if _controller(tried) == _controller(settings)]
+        return bool(alike) and all(self.scores[tried] >= self.bound(tried) * (1 - _BOUND_SLACK) for tried in alike)
+
+    def untried_sets(self, cost: int) -> list[Settings]:
+        """Sets of `cost` settings that were not tried, and that the bound allows."""
+        untried = (settings for settings in self.sets_of_cost(cost) if settings not in self.scores)
+        return [settings for settings in untried if not self.excludes(settings)]
 
     def try_sets(self, candidates: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
         """Try the candidates that are new, within the budget; whether the budget sufficed."""
@@ -100,31 +121,33 @@ class _Search:
         total = math.prod(len(levels) + 1 for levels in self.factors.values())
         tried, met = len(self.scores), self.passing_sets()
         if not met:
+            remaining = sum(len(self.untried_sets(cost)) for cost in range(len(self.factors) + 1))
             best = min(
                 self.scores,
                 key=lambda settings: (self.scores[settings], len(settings), sorted(map(str, settings))),
                 default=NO_SETTINGS,
             )
-            answer: SearchAnswer = "none" if tried == total else "open"
-            return SearchResult(answer, best, self.scores.get(best, math.inf), tried, total, total - tried)
+            answer: SearchAnswer = "open" if remaining else "none"
+            excluded = total - tried - remaining
+            return SearchResult(answer, best, self.scores.get(best, math.inf), tried, total, remaining, excluded)
         best = met[0]
-        cheaper_tried = sum(len(settings) < len(best) for settings in self.scores)
-        cheaper = sum(self.count_sets(cost) for cost in range(len(best))) - cheaper_tried
+        cheaper = sum(len(self.untried_sets(cost)) for cost in range(len(best)))
         return SearchResult("found" if cheaper else "cheapest", best, self.scores[best], tried, total, cheaper)
 
-    def count_sets(self, cost: int) -> int:
-        """The number of sets with `cost` settings."""
-        sizes = [len(levels) for levels in self.factors.values()]
-        return sum(math.prod(chosen) for chosen in itertools.combinations(sizes, cost))
+
+def _controller(settings: Settings) -> ParameterValue | None:
+    return dict(settings).get("server.congestion_control")
 
 
 def _log(score: float) -> float:
     return math.log(min(max(score, 1 / _MAX_SCORE), _MAX_SCORE))
 
 
-def search_result(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> SearchResult:
+def search_result(
+    factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float], bound: Bound | None = None
+) -> SearchResult:
     """The result of a search that tried these sets."""
-    return _Search(factors, len(scores), dict(scores)).result()
+    return _Search(factors, len(scores), bound, dict(scores)).result()
 
 
 def score(verdict: Verdict) -> float:
@@ -144,15 +167,16 @@ def score(verdict: Verdict) -> float:
 
 
 def search(
-    factors: Mapping[str, Sequence[ParameterValue]], budget: int, width: int = 8
+    factors: Mapping[str, Sequence[ParameterValue]], budget: int, width: int = 8, bound: Bound | None = None
 ) -> Generator[Sequence[Settings], Mapping[Settings, float], SearchResult]:
     """Yields sets to try, is sent the score of each, and returns the result.
 
     `factors`: the levels of each factor that are not defaults; `budget`: the most sets to try; `width`: the most sets
-    of one cost that are yielded at once. The search is deterministic: the same scores lead to the same sets. So a
+    of one cost that are yielded at once; `bound`: sets of two and more settings that it excludes are not yielded. The
+    search is deterministic: the same scores lead to the same sets. So a
     restarted search passes through the stored runs to where it stopped.
     """
-    state = _Search(factors, budget)
+    state = _Search(factors, budget, bound)
     for cost in (0, 1):
         if not (yield from state.try_sets(state.sets_of_cost(cost))):
             return state.result()
@@ -162,7 +186,7 @@ def search(
     for cost in range(2, len(factors) + 1):
         if state.passing_sets() and len(state.passing_sets()[0]) <= cost:
             break
-        sets = state.sets_of_cost(cost)
+        sets = [settings for settings in state.sets_of_cost(cost) if not state.excludes(settings)]
         for start in range(0, len(sets), width):
             if not (yield from state.try_sets(sets[start : start + width])):
                 return state.result()
@@ -203,6 +227,79 @@ class Search:
     result: SearchResult
     impossible_objective: str = ""
     """An objective that the line itself does not allow; empty where it allows all."""
+    slow_start: str = ""
+    """The objective that slow start does not allow with the largest window of the sets that it excludes, with its time;
+    empty where it excludes none.
+    """
+
+
+#: Bytes of the largest datagram on Ethernet, and how many datagrams' worth the acknowledged handshake adds to a window.
+_DATAGRAM, _HANDSHAKE = 1472, 3
+_INITIAL_WINDOW = "server.initial_cwnd"
+
+
+@dataclass(frozen=True)
+class SlowStartBound:
+    """What no server does faster that begins with its initial window and doubles it each round trip (RFC 9002 §7.3.1).
+
+    A server that does otherwise beats it in what was tried, and then it is given up.
+    """
+
+    scenario: Scenario
+    default_window: int | None
+    """Packets of the server's own initial window; without, the bound allows everything."""
+    _times: dict[tuple[int, str], float] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def _goals(self) -> dict[str, float]:
+        """Size → seconds that are demanded of it."""
+        return {
+            objective.metric.removeprefix("milestone_"): objective.bound
+            for objective in self.scenario.objectives
+            if objective.at_most is not None and objective.metric.startswith("milestone_")
+        }
+
+    def __call__(self, settings: Settings) -> float:
+        """The least score of a set."""
+        packets = self.window(settings)
+        if packets is None:
+            return 0.0
+        return max((self._time(packets, size) / goal for size, goal in self._goals.items()), default=0.0)
+
+    def window(self, settings: Settings) -> int | None:
+        """Packets of the initial window that a set of settings gives."""
+        level = dict(settings).get(_INITIAL_WINDOW, self.default_window)
+        return level if isinstance(level, int) else None
+
+    def text(self, packets: int) -> str:
+        """The objective that a window of so many packets misses by most, and the time it takes."""
+        size = max(self._goals, key=lambda size: self._time(packets, size) / self._goals[size])
+        return (
+            f"with {packets} packets, the most that it begins with, slow start takes {self._time(packets, size):.2f} s "
+            f"for {size}, and {self._goals[size]:g} s are demanded"
+        )
+
+    def _time(self, packets: int, size: str) -> float:
+        if (packets, size) not in self._times:
+            window = (packets + _HANDSHAKE) * _DATAGRAM
+            self._times[packets, size] = slow_start_time(flow_timeline(self.scenario), Size.parse(size), window)
+        return self._times[packets, size]
+
+
+def slow_start_bound(scenario: Scenario, pair: Pair) -> SlowStartBound:
+    """The bound for a pair, by what its server's manifest says of its initial window."""
+    setting = pair["server"].setting("server", _INITIAL_WINDOW.removeprefix("server."))
+    default = None if setting is None else setting.default
+    return SlowStartBound(scenario, default if isinstance(default, int) else None)
+
+
+def slow_start_text(bound: SlowStartBound, factors: Factors, outcome: SearchResult) -> str:
+    """What `Search.slow_start` says."""
+    windows = [bound.default_window, *factors.get(_INITIAL_WINDOW, ())]
+    excluded = [
+        window for window in windows if isinstance(window, int) and bound(frozenset({(_INITIAL_WINDOW, window)})) > 1
+    ]
+    return bound.text(max(excluded)) if outcome.excluded_count and excluded else ""
 
 
 def factors_of(point: Point, pair: Pair) -> Factors:
@@ -280,9 +377,16 @@ def _search(group: list[CellResult]) -> Search | None:
     # Every search tries the empty set first.
     if frozenset() not in scores:
         return None
-    outcome = search_result(factors, scores)
+    bound = slow_start_bound(cell.scenario, pair)
+    outcome = search_result(factors, scores, bound)
     return Search(
-        cell.scenario, cell.client.name, cell.server.name, factors, outcome, impossible_objective(cell.scenario)
+        cell.scenario,
+        cell.client.name,
+        cell.server.name,
+        factors,
+        outcome,
+        impossible_objective(cell.scenario),
+        slow_start_text(bound, factors, outcome),
     )
 
 

@@ -15,6 +15,8 @@ from harness.doe.minimal_settings import (
     score,
     search,
     settings_point,
+    slow_start_bound,
+    slow_start_text,
 )
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
@@ -128,9 +130,10 @@ def _search_pair(
     cells: Callable[[Request, Sequence[Point]], list[Cell]],
     say: Say,
 ) -> SearchGenerator:
-    factors = factors_of(point, flow_pair(point.scenario, client, server, cast))
+    players = flow_pair(point.scenario, client, server, cast)
+    factors, bound = factors_of(point, players), slow_start_bound(point.scenario, players)
     pair = f"{client.name}→{server.name}"
-    generator = search(factors, 0 if (problem := impossible_objective(point.scenario)) else budget, width)
+    generator = search(factors, 0 if (problem := impossible_objective(point.scenario)) else budget, width, bound)
     scores: dict[Settings, float] | None = None
     try:
         while True:
@@ -140,4 +143,5 @@ def _search_pair(
             results = yield cells(request, [settings_point(point, settings) for settings in sets])
             scores = {settings: score(result.verdict) for settings, result in zip(sets, results, strict=True)}
     except StopIteration as stopped:
-        return Search(point.scenario, client.name, server.name, factors, stopped.value, problem)
+        proof = slow_start_text(bound, factors, stopped.value)
+        return Search(point.scenario, client.name, server.name, factors, stopped.value, problem, proof)

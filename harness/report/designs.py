@@ -197,6 +197,11 @@ def search_sentence(search: Search) -> str:
     if search.impossible_objective:
         return f"{pair}: nothing that can be told meets {search.impossible_objective}."
     best = settings_text(outcome.settings)
+    if outcome.answer == "none" and search.slow_start:
+        return (
+            f"{pair}: none of the {outcome.total} sets of settings meets all objectives: {outcome.tried_count} were "
+            f"tried, the best, {best}, {_miss_text(outcome.score)}, and the others cannot: {search.slow_start}."
+        )
     if outcome.answer == "none":
         return (
             f"{pair}: none of the {outcome.total} sets of settings meets all objectives: all were tried, and the best, "
@@ -238,5 +243,7 @@ def _search_data(search: Search) -> dict[str, Any]:
         "tried": search.result.tried_count,
         "every": search.result.total,
         "cheaper": search.result.untried_cheaper,
+        "excluded": search.result.excluded_count,
+        "slow_start": search.slow_start,
         "sentence": search_sentence(search),
     }

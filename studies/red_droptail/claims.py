@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 SOURCE = "S. Shanks, Congestion Control at the Router Level (a notebook on a fork of mahimahi)"
 
+#: How long its runs last, s.
+DURATION = 120.0
+#: Its queues and its cases, as names of scenarios have them.
+QUEUES, CASES = ("droptail", "red"), ("low", "high")
+
 
 @dataclass(frozen=True)
 class Notebook:

@@ -12,7 +12,7 @@ from harness.report.numbers import span_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.topology import flow_label
-from studies.red_droptail.claims import NOTEBOOK, Notebook
+from studies.red_droptail.claims import CASES, DURATION, NOTEBOOK, QUEUES, Notebook
 
 #: Probability of such a difference by chance below which it counts as one.
 SIGNIFICANT = 0.05
@@ -27,18 +27,19 @@ def queues(results: Sequence[CellResult]) -> str:
     lines = [
         "## RED v DropTail (a notebook on a fork of mahimahi)",
         "",
-        "S. Shanks compares single runs of 120 s, and ours last as long. The notebook's bytes/s count acknowledgements",
-        "of small segments, so that its throughput stands beside ours as a gain in percent; its round-trip times stand",
-        "there as they are. Its RED drops everything above a fixed average. It names its first sender Tahoe, which is",
-        "in no stack of today; Reno stands in its rows. Its last comparison, CUBIC beside Tahoe, had DropTail on both",
-        "sides (`queue_type: droptail`): what it calls a gain of RED is **how far two equal runs differ**.",
+        f"S. Shanks compares single runs of {DURATION:.0f} s; {_durations(results)}. The notebook's bytes/s count",
+        "acknowledgements of small segments, so that its throughput stands beside ours as a gain in percent; its",
+        "round-trip times stand there as they are. Its RED drops everything above a fixed average. It names its first",
+        "sender Tahoe, which is in no stack of today; Reno stands in its rows. Its last comparison, CUBIC beside Tahoe,",
+        "had DropTail on both sides (`queue_type: droptail`): what it calls a gain of RED is **how far two equal runs",
+        "differ**.",
         "",
         "Service is Poisson, as in the document's traces: netem's slots let one packet go per opportunity, with gaps",
         "from an exponential table (`images/sim/exponential.py`), and the low case has the traces' cold start of ten",
         "packets a second, again after every minute. `tests/lab/test_service.py` holds the gaps against that law.",
         "",
-        "RED is made for many flows (S. Floyd, V. Jacobson, 1993), and the notebook has one or two. So eight are",
-        "there, too.",
+        "RED is made for many flows (S. Floyd, V. Jacobson, 1993), and the notebook has one or two. So eight flows",
+        "have a scenario, too (`queue/red-high-bdp-eight`).",
         "",
         "A seed gives the link with RED the same gaps as the link with DropTail, so that runs are compared in pairs:",
         f"*verdict* is Wilcoxon's signed-rank test over the seeds that both have (two-sided, p < {SIGNIFICANT}). Of",
@@ -47,8 +48,18 @@ def queues(results: Sequence[CellResult]) -> str:
         table_row(["case", "sender", "metric", "DropTail", "RED", "change", "document", "p", "verdict"]),
         table_row(["---", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"]),
     ]
-    rows = (_comparison(results, case, suffix) for case in ("low", "high") for suffix in _SUFFIXES)
+    rows = (_comparison(results, case, suffix) for case in CASES for suffix in _SUFFIXES)
     return "\n".join([*lines, *map(table_row, chain.from_iterable(rows)), ""])
+
+
+def _durations(results: Sequence[CellResult]) -> str:
+    """How long our runs last, by what is stored."""
+    names = [f"queue/{queue}-{case}-bdp{suffix}" for queue in QUEUES for case in CASES for suffix in _SUFFIXES]
+    flows = [flow for name in names for cell in measured_cells(results, name) for flow in cell.cell.scenario.flows]
+    stops = sorted({flow.stop.seconds for flow in flows if flow.stop is not None})
+    if not stops:
+        return "no runs of ours are stored"
+    return "ours last as long" if stops == [DURATION] else f"ours last {' or '.join(f'{stop:g}' for stop in stops)} s"
 
 
 def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> Iterator[list[str]]:

@@ -277,8 +277,9 @@ def test_a_smaller_budget_is_gone_on_from() -> None:
 def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     found, _ = _reach(_Lab(lambda asked, n: 30.0), _demanding())
     assert search_sentence(found) == (
-        "alpha→beta: none of the 8 sets of settings meets all objectives: all were tried, and the best, as it is, takes "
-        "4.29 times what is demanded."
+        "alpha→beta: none of the 8 sets of settings meets all objectives: 7 were tried, the best, as it is, takes 4.29 "
+        "times what is demanded, and the others cannot: with 10 packets, the most that it begins with, slow start takes "
+        "5.33 s for 2MB, and 4 s are demanded."
     )
     slow = _demanding(objectives=_objectives(1.0, 7.0))
     assert impossible_objective(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")

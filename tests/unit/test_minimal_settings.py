@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.doe.minimal_settings import NO_SETTINGS, SearchResult, Settings, score, search, search_result
+from harness.doe.minimal_settings import (
+    NO_SETTINGS,
+    SearchResult,
+    Settings,
+    SlowStartBound,
+    score,
+    search,
+    search_result,
+)
+from harness.scenario.schema import Flow, Objective
+from harness.units import Duration
 from tests.engine_pairs import result, run
 from tests.examples import scenario
 
@@ -73,6 +83,59 @@ def test_the_budget_leaves_it_open() -> None:
     reached, _ = _run(needs, budget=10)
     assert (reached.answer, len(reached.settings), reached.untried_cheaper > 0) == ("found", 3, True)
     assert _run(needs)[0].answer == "cheapest"
+
+
+def test_a_bound_decides_what_was_not_tried() -> None:
+    """No set with a window below 100 can succeed: those of two and more settings are not tried."""
+
+    def bound(settings: Settings) -> float:
+        return 0.5 if ("window", 100) in settings else 1.5
+
+    def reached(scores: dict[Settings, float]) -> SearchResult:
+        return search_result(FACTORS, scores, bound)
+
+    singles = [frozenset({(name, level)}) for name, levels in FACTORS.items() for level in levels]
+    tried = dict.fromkeys([NO_SETTINGS, *singles], 2.0)
+    outcome = reached(tried)
+    # Of the twelve others, five have a window of 100.
+    assert (outcome.answer, outcome.untried_cheaper, outcome.excluded_count) == ("open", 5, 7)
+    every = [
+        frozenset(zip(names, levels, strict=True))
+        for cost in range(4)
+        for names in itertools.combinations(FACTORS, cost)
+        for levels in itertools.product(*(FACTORS[name] for name in names))
+    ]
+    allowed = {one: 1.2 for one in every if ("window", 100) in one}
+    assert (reached(tried | allowed).answer, reached(tried | allowed).excluded_count) == ("none", 7)
+    # A set that does better than the bound says shows that it is none.
+    assert (reached({**tried, NO_SETTINGS: 1.4}).answer, reached({**tried, NO_SETTINGS: 1.4}).excluded_count) == (
+        "open",
+        0,
+    )
+    going, asked = search(FACTORS, 1000, bound=bound), list[Settings]()
+    answer: dict[Settings, float] | None = None
+    try:
+        while True:
+            wanted = next(going) if answer is None else going.send(answer)
+            asked += wanted
+            answer = dict.fromkeys(wanted, 2.0)
+    except StopIteration as stopped:
+        assert stopped.value.answer == "none"
+    assert len(asked) == 11 and all(("window", 100) in one for one in asked if len(one) > 1)
+
+
+def test_slow_start_bounds_what_a_window_can_reach() -> None:
+    medium = scenario(
+        path={name: {"rate": "50 Mbit/s", "delay": "325 ms"} for name in ("forward", "return")},
+        objectives=[Objective(metric="milestone_2MB", at_most=Duration.parse("3 s"))],
+        flows=[Flow.model_validate({"download": "100 MB"})],
+    )
+    bound = SlowStartBound(medium, default_window=10)
+    assert bound(NO_SETTINGS) > bound(frozenset({("server.initial_cwnd", 100)})) > 1
+    assert bound(frozenset({("server.initial_cwnd", 400)})) < 1
+    assert "with 100 packets" in bound.text(100) and "3 s are demanded" in bound.text(100)
+    # Where nobody knows the window, nothing is excluded.
+    assert SlowStartBound(medium, default_window=None)(NO_SETTINGS) == 0
 
 
 def test_a_search_goes_on_where_it_stopped() -> None:
