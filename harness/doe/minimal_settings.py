@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
+from harness.evaluation.objective_claim import count_text, objectives_answer
 from harness.netem import ideal_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Verdict
@@ -203,6 +204,8 @@ class Search:
     result: SearchResult
     impossible_objective: str = ""
     """An objective that the line itself does not allow; empty where it allows all."""
+    undecided: str = ""
+    """How many runs of the best set meet the objectives, where they do not decide; empty where they do."""
 
 
 def factors_of(point: Point, pair: Pair) -> Factors:
@@ -272,18 +275,26 @@ def _search(group: list[CellResult]) -> Search | None:
     base = Point(cell.scenario, cell.scenario.parameters)
     pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
     factors = factors_of(base, pair)
-    scores: dict[Settings, float] = {}
-    for result in group:
+    tried: dict[Settings, CellResult] = {}
+    for result in sorted(group, key=lambda result: len(result.runs)):
         settings = _settings(result, base, factors)
         if settings is not None and result.runs:
-            scores[settings] = score(result.verdict)
+            tried[settings] = result
+    scores = {settings: _stored_score(result) for settings, result in tried.items()}
     # Every search tries the empty set first.
     if frozenset() not in scores:
         return None
     outcome = search_result(factors, scores)
-    return Search(
-        cell.scenario, cell.client.name, cell.server.name, factors, outcome, impossible_objective(cell.scenario)
-    )
+    best = tried.get(outcome.settings)
+    undecided = count_text(best) if best is not None and objectives_answer(best) == "undecided" else ""
+    impossible = impossible_objective(cell.scenario)
+    return Search(cell.scenario, cell.client.name, cell.server.name, factors, outcome, impossible, undecided)
+
+
+def _stored_score(result: CellResult) -> float:
+    """`score`, where a few runs that pass by chance are no pass."""
+    worst = score(result.verdict)
+    return worst if objectives_answer(result) == "meets" else max(worst, math.nextafter(1, 2))
 
 
 def _settings(result: CellResult, base: Point, factors: Factors) -> Settings | None:
