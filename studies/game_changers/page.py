@@ -199,7 +199,7 @@ def tallies(analyses: Iterable[Analysis]) -> list[Tally]:
     for analysis in analyses:
         for effect in analysis.main_effects if any(each.saving.n > 1 for each in analysis.main_effects) else ():
             worth = abs(effect.saving.median)
-            by.setdefault(effect.factors[0], []).append((analysis, worth, changes_game(effect, analysis)))
+            by.setdefault(effect.factors[0], []).append((analysis, worth, changes_game(effect)))
     made = []
     for factor, each in by.items():
         of, most, _ = max(each, key=lambda item: item[1])

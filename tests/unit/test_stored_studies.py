@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 from harness.cli.environment import REFERENCE, open_app
+from harness.doe.effects import analyse_all
+from harness.doe.effects.summary import residual_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
+from studies.game_changers.overview import changes_game
 from studies.game_changers.page import game_changers
 from studies.in_sequence.page import in_sequence
 from studies.in_sequence_satellite.page import claim, satellite
@@ -37,3 +40,25 @@ def test_one_claim_has_one_answer_on_every_page() -> None:
     reach = game_changers(runs).partition("What would it take?")[2]
     (row,) = (line for line in reach.splitlines() if line.startswith("| picoquic→picoquic |"))
     assert f"and the best, as it is, has {counts}." in row
+
+
+def test_one_run_of_quiche_makes_no_game_changers() -> None:
+    analyses = [one for one in analyse_all(stored("studies/fraction-50-10")) if one.sample.server == "quiche"]
+    by_time = {one.metric: {effect.factors[0]: effect for effect in one.main_effects} for one in analyses}
+    early = by_time["milestone_2MB"]
+    for name in ("client.max_ack_delay", "client.ack_delay_exponent", "client.stream_window"):
+        assert all(not changes_game(effects[name]) for effects in by_time.values()), name
+        assert early[name].rests_on_one_run, name
+    # What looks like the ACK ratio is as probably three other factors together, all of them worth more.
+    triple = {"server.congestion_control", "server.initial_cwnd", "server.initial_rtt"}
+    assert [set(names) for names in early["client.ack_ratio"].aliased] == [triple]
+    assert not changes_game(early["client.ack_ratio"])
+    # The run itself is shown.
+    assert "2 MB: an outlier: repetition 1 with congestion_control bbr" in residual_text(analyses[0])
+    assert "took 107.6 s" in residual_text(analyses[0])
+
+
+def test_two_seeds_decide_nothing_where_packets_are_lost_at_random() -> None:
+    analyses = analyse_all(stored("studies/fraction-250-3-lossy"))
+    assert {(one.chance, one.repetitions, one.is_decided) for one in analyses} == {(True, 2, False)}
+    assert not any(changes_game(effect) for one in analyses for effect in one.main_effects)
