@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
+from harness.evaluation.objective_claim import count_text, objectives_answer
 from harness.netem import ideal_time
 from harness.netem.bounds import slow_start_time
 from harness.netem.mobility import flow_timeline
@@ -227,6 +228,8 @@ class Search:
     result: SearchResult
     impossible_objective: str = ""
     """An objective that the line itself does not allow; empty where it allows all."""
+    undecided: str = ""
+    """How many runs of the best set meet the objectives, where they do not decide; empty where they do."""
     slow_start: str = ""
     """The objective that slow start does not allow with the largest window of the sets that it excludes, with its time;
     empty where it excludes none.
@@ -369,16 +372,18 @@ def _search(group: list[CellResult]) -> Search | None:
     base = Point(cell.scenario, cell.scenario.parameters)
     pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
     factors = factors_of(base, pair)
-    scores: dict[Settings, float] = {}
-    for result in group:
+    tried: dict[Settings, CellResult] = {}
+    for result in sorted(group, key=lambda result: len(result.runs)):
         settings = _settings(result, base, factors)
         if settings is not None and result.runs:
-            scores[settings] = score(result.verdict)
+            tried[settings] = result
+    scores = {settings: _stored_score(result) for settings, result in tried.items()}
     # Every search tries the empty set first.
     if frozenset() not in scores:
         return None
     bound = slow_start_bound(cell.scenario, pair)
     outcome = search_result(factors, scores, bound)
+    best = tried.get(outcome.settings)
     return Search(
         cell.scenario,
         cell.client.name,
@@ -386,8 +391,15 @@ def _search(group: list[CellResult]) -> Search | None:
         factors,
         outcome,
         impossible_objective(cell.scenario),
-        slow_start_text(bound, factors, outcome),
+        undecided=count_text(best) if best is not None and objectives_answer(best) == "undecided" else "",
+        slow_start=slow_start_text(bound, factors, outcome),
     )
+
+
+def _stored_score(result: CellResult) -> float:
+    """`score`, where a few runs that pass by chance are no pass."""
+    worst = score(result.verdict)
+    return worst if objectives_answer(result) == "meets" else max(worst, math.nextafter(1, 2))
 
 
 def _settings(result: CellResult, base: Point, factors: Factors) -> Settings | None:

@@ -144,4 +144,4 @@ def _search_pair(
             scores = {settings: score(result.verdict) for settings, result in zip(sets, results, strict=True)}
     except StopIteration as stopped:
         proof = slow_start_text(bound, factors, stopped.value)
-        return Search(point.scenario, client.name, server.name, factors, stopped.value, problem, proof)
+        return Search(point.scenario, client.name, server.name, factors, stopped.value, problem, slow_start=proof)

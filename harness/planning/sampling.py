@@ -190,6 +190,14 @@ def has_random_path(scenario: Scenario) -> bool:
     return bool(scenario.draw) or any(map(_is_random_path, scenario.every_path.values()))
 
 
+def has_chance(scenario: Scenario) -> bool:
+    """Whether chance decides what becomes of packets: as `has_random_path`, without the scenario's drawn ranges.
+
+    A value that is drawn once for a run is known, and is the same in every cell of a repetition.
+    """
+    return any(map(_is_random_path, scenario.every_path.values()))
+
+
 def _is_random_path(path: Path) -> bool:
     links = [path.forward, path.return_]
     changed_links = [link for change in path.changes for _, link in change.sides]

@@ -197,6 +197,9 @@ def search_sentence(search: Search) -> str:
     if search.impossible_objective:
         return f"{pair}: nothing that can be told meets {search.impossible_objective}."
     best = settings_text(outcome.settings)
+    if search.undecided:
+        progress = f"{outcome.tried_count} of {outcome.total} sets were tried"
+        return f"{pair}: not decided: {progress}, and the best, {best}, has {search.undecided}."
     if outcome.answer == "none" and search.slow_start:
         return (
             f"{pair}: none of the {outcome.total} sets of settings meets all objectives: {outcome.tried_count} were "

@@ -8,7 +8,15 @@ from typing import Any
 from harness.doe.effects import Analysis, Effect, StudySample
 from harness.doe.effects.analysis import NEGLIGIBLE_SHARE
 from harness.doe.effects.samples import ProfileSample
-from harness.doe.effects.summary import format_seconds, is_negligible, metric_label, summarise
+from harness.doe.effects.summary import (
+    format_seconds,
+    is_hidden,
+    is_lower_bound,
+    is_negligible,
+    metric_label,
+    residual_text,
+    summarise,
+)
 from harness.outcome import Interval
 from harness.report.document import (
     SENTENCE_WIDTH,
@@ -54,13 +62,14 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
             Heading(subject_name, 3),
             BulletList([summarise(analysis) for analysis in group], bullet="*"),
             *(_effects_table(group) if any(analysis.main_effects for analysis in group) else []),
+            BulletList([residual_text(analysis) for analysis in group if analysis.main_effects], bullet="*"),
             BulletList([f"without {name}: {why}" for name, why in left_out], bullet="*"),
         ]
     return blocks
 
 
 def _effects_table(analyses: Sequence[Analysis]) -> list[Block]:
-    """Main effects and interactions as rows, sorted by their largest value over all times. Times are columns.
+    """Main effects and interactions as rows, sorted by their largest ratio over all times. Times are columns.
 
     Effects that are small for every time have no row.
     """
@@ -69,10 +78,10 @@ def _effects_table(analyses: Sequence[Analysis]) -> list[Block]:
     for analysis in analyses:
         for effect in (*analysis.main_effects, *analysis.interactions):
             by_factors.setdefault(effect.factors, {})[analysis.metric] = effect
-    ranked = sorted(by_factors.items(), key=lambda item: -max(abs(effect.saving.median) for effect in item[1].values()))
+    ranked = sorted(by_factors.items(), key=lambda item: -max(round(effect.size, 6) for effect in item[1].values()))
     rows = []
     for factors, effects in ranked:
-        if all(is_negligible(effect.saving, by_metric[metric]) for metric, effect in effects.items()):
+        if all(is_negligible(effect) for effect in effects.values()):
             continue
         cells = [_cell(effects[metric], by_metric[metric]) if metric in effects else "–" for metric in by_metric]
         aliases = dict.fromkeys(" × ".join(pair) for effect in effects.values() for pair in effect.aliased)
@@ -92,11 +101,12 @@ def _effects_table(analyses: Sequence[Analysis]) -> list[Block]:
 
 
 def _cell(effect: Effect, analysis: Analysis) -> Phrase:
-    worth = Span(
-        f"{format_seconds(effect.saving, analysis)}",
-        strong=effect.is_significant and not is_negligible(effect.saving, analysis),
-    )
-    return (worth, f" ({effect.worse[0]} → {effect.better[0]})") if len(effect.factors) == 1 else worth
+    if is_negligible(effect):
+        return "hidden by timeouts" if is_hidden(effect) else f"less than {NEGLIGIBLE_SHARE:.0%}"
+    seconds = f"{'≥ ' if is_lower_bound(effect) else ''}{format_seconds(effect.saving, analysis)}"
+    worth = Span(seconds, strong=effect.is_significant)
+    change = f" ({effect.worse[0]} → {effect.better[0]})" if len(effect.factors) == 1 else ""
+    return (worth, f"{change}{' on one run' if effect.rests_on_one_run else ''}")
 
 
 def _alias_text(aliases: Sequence[str]) -> str:
@@ -139,6 +149,9 @@ def _analysis(analysis: Analysis) -> dict[str, Any]:
         "median": analysis.median,
         "runs": analysis.runs,
         "late": analysis.censored,
+        "chance": analysis.chance,
+        "repetitions": analysis.repetitions,
+        "residual": residual_text(analysis) if analysis.residual is not None else "",
         "problem": analysis.problem,
         "sentence": summarise(analysis),
         "main": [_effect(effect) for effect in analysis.main_effects],
@@ -177,6 +190,11 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "worse": list(effect.worse),
         "better": list(effect.better),
         "saved": _span(effect.saving),
+        "ratio": _span(effect.ratio),
+        "ratio_without_run": effect.ratio_without_run,
+        "p": effect.p,
+        "adjusted_p": effect.adjusted_p,
+        "late": list(effect.late),
         "shown": effect.is_significant,
         "aliased": [list(pair) for pair in effect.aliased],
     }

@@ -6,21 +6,30 @@ from collections.abc import Sequence
 
 from harness.doe.effects import Analysis, Effect
 from harness.doe.effects.samples import ProfileRow, ProfileSample
-from harness.doe.effects.summary import is_negligible, metric_label, round_seconds
+from harness.doe.effects.summary import is_hidden, is_lower_bound, is_negligible, metric_label, round_seconds
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import interval_text
 from harness.report.results import SYMBOLS
 from studies.game_changers.claims import GAME
 
-#: Of a time that not all runs had come to before their timeout.
+#: Of a time that runs at both levels had not come to before their timeout: the figure is no bound.
 CUT = "†"
-_NOT_HONOURED, _LITTLE = "–", "·"
+#: Of a figure that is 10 % of the time and more, and less than half of that without one run.
+ONE_RUN = "¹"
+#: Of a figure that the design does not tell from what other factors do together.
+ALIASED = "≈"
+_NOT_HONOURED, _LITTLE, _HIDDEN = "–", "·", "?"
 
 
-def changes_game(effect: Effect, one: Analysis) -> bool:
-    """Whether a factor is worth so much of a time that it changes the game, by an interval that leaves out nothing."""
-    return effect.is_significant and abs(effect.saving.median) >= GAME * one.median
+def is_large(effect: Effect) -> bool:
+    """Whether the worse level takes so much longer than the better one that it would change the game."""
+    return effect.ratio.median >= 1 + GAME
+
+
+def changes_game(effect: Effect) -> bool:
+    """Whether a factor changes the game, and the runs show it."""
+    return effect.is_significant and is_large(effect)
 
 
 def worth_table(mine: Sequence[Analysis]) -> list[str]:
@@ -56,11 +65,16 @@ def _worth(factor: str, times: Sequence[Analysis]) -> str:
 
 
 def _figure(effect: Effect, one: Analysis) -> str:
-    cut = CUT if one.censored else ""
-    if is_negligible(effect.saving, one):
+    if is_hidden(effect):
+        return _HIDDEN
+    cut = CUT if effect.late[1] else ""
+    if is_negligible(effect):
         return f"{_LITTLE}{cut}"
-    text = round_seconds(effect.saving.median, one)
-    return f"{f'**{text}**' if changes_game(effect, one) else text}{cut}"
+    seconds = round_seconds(effect.saving.median, one)
+    text = f"{'≥ ' if is_lower_bound(effect) else ''}{f'**{seconds}**' if changes_game(effect) else seconds}{cut}"
+    if is_large(effect):
+        text += ALIASED if not effect.is_told_apart else ONE_RUN if effect.rests_on_one_run else ""
+    return text
 
 
 def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:

@@ -17,6 +17,7 @@ from harness.report.designs import searches_blocks
 from harness.report.document import Paragraph
 from harness.report.effects import effects_blocks, profile_table
 from harness.report.markdown import render_blocks, table_row
+from harness.scenario.schema import Scenario
 from harness.store.identity import lab_digest
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
 from studies.game_changers.overview import changes_game, profiles_table, worth_table
@@ -88,7 +89,7 @@ def game_changers(results: Sequence[CellResult]) -> str:
             *_sweeps(analyses),
             *_heat(analyses, worth_table),
             *_profiles(group_profiles(mine), _PROFILES, profiles_table),
-            *_reach(mine),
+            *_reach(results),
         ]
     )
 
@@ -198,7 +199,7 @@ def tallies(analyses: Iterable[Analysis]) -> list[Tally]:
     for analysis in analyses:
         for effect in analysis.main_effects if any(each.saving.n > 1 for each in analysis.main_effects) else ():
             worth = abs(effect.saving.median)
-            by.setdefault(effect.factors[0], []).append((analysis, worth, changes_game(effect, analysis)))
+            by.setdefault(effect.factors[0], []).append((analysis, worth, changes_game(effect)))
     made = []
     for factor, each in by.items():
         of, most, _ = max(each, key=lambda item: item[1])
@@ -282,7 +283,10 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
 
 
 def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
-    """A search's cells. Some are the same as in other studies of its path, and every cell is stored under one name."""
+    """A search's cells. Some are the same as in other studies of its path, and every cell is stored under one name.
+
+    What a pair does as it is stands under the satellite's cases too, with more runs.
+    """
     mine = [result for result in results if result.cell.scenario.name == name]
     if not mine:
         return []
@@ -292,4 +296,18 @@ def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
         for result in results
         if result.cell.scenario.name != name and result.cell.scenario.objectives == scenario.objectives
     ]
-    return [*mine, *(replace(result, cell=cell) for result, cell in shared if lab_digest(cell) == result.cell.compiled)]
+    return [
+        *mine,
+        *(
+            replace(result, cell=cell)
+            for result, cell in shared
+            if lab_digest(cell) == result.cell.compiled or _is_as_it_is(result, scenario)
+        ),
+    ]
+
+
+def _is_as_it_is(result: CellResult, scenario: Scenario) -> bool:
+    """Whether a cell is of a pair of a scenario, as it is and on the same path, drawn values aside."""
+    cell = result.cell
+    among = cell.client.name in scenario.clients and cell.server.name in scenario.servers
+    return among and cell.virtual_time and not cell.parameters and cell.scenario.every_path == scenario.every_path

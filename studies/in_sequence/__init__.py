@@ -1,7 +1,8 @@
 """Paths in sequence: TCP with and without splitting proxies, and QUIC from end to end."""
 
 from harness.report.studies import Drawing, Figure, Study
-from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PAIR, SOURCE, WIFI
+from studies import MEETING_PAIR
+from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, SOURCE, WIFI
 from studies.in_sequence.figures import bars
 from studies.in_sequence.page import in_sequence
 
@@ -14,10 +15,10 @@ STUDY = Study(
     figures=(
         Figure(
             MEDIUM.quic,
-            PAIR[1],
+            MEETING_PAIR[1],
             "ack_ratio",
-            client=PAIR[0],
-            caption=f"Packets per acknowledgement over time, {PAIR[0]}'s client on {MEDIUM.title} "
+            client=MEETING_PAIR[0],
+            caption=f"Packets per acknowledgement over time, {MEETING_PAIR[0]}'s client on {MEDIUM.title} "
             "(the document: 2 at first, about 10 then)",
         ),
     ),

@@ -13,8 +13,7 @@ PROXIES = {
     "C": ("33 MB", "33 MB", "10"),
     "D": ("33 MB", "33 MB", "100"),
 }
-#: Who speaks for QUIC in the document: client → server, and what it says of them.
-PAIR = ("picoquic", "picoquic")
+#: What the document says of QUIC's pairs.
 ONLY = "only picoquic with picoquic meets the objectives"
 #: Servers of the document that are not run here, and why.
 NOT_RUN = {"h2o": "it is to be had from its repository alone, which could not be reached when these runs were made"}

@@ -169,11 +169,12 @@ def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> 
     ]
     head, _, beta, gamma = worth_table(analyse_all(found))
     assert head == "| worth, seconds of 2 MB / 10 MB | `server.initial_cwnd` | `server.pacing` | `client.ack_ratio` |"
-    assert beta == "| beta | **6.0** / **12.0** | · | · |"
+    assert beta == "| beta | **6.0** / **12.0** | · | 0.1 / 0.1 |"
     assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
     short = of_study({"factors": levels, "design": "full"}, timeout="15 s")
     (_, _, cut) = worth_table(analyse_all(results(short, seconds, 2, server=told("beta"))))
-    assert cut == "| beta | **6.0** / **8.9**† | · / ·† | · / ·† |"
+    # The window is worth 8.9 s at least. Of the others both levels have as many late runs as not.
+    assert cut == "| beta | **6.0** / ≥ **8.9** | · / ? | 0.1 / ? |"
 
 
 def test_profiles_of_everybody_stand_beside_each_other() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
+from harness.evaluation.objective_claim import OnlyClaim, judge_claim
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, build_matrix, named_implementations, swept_points
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
@@ -93,16 +94,32 @@ def test_the_page_says_who_meets_the_objectives_and_what_becomes_of_the_claims()
         "| 50/10 Mbit/s | proxies C are where the objectives come from | 4.6, 6.2, 20.7 s | within for no size |"
         in page
     )
-    assert "| only picoquic with picoquic meets the objectives | picoquic → picoquic | borne out |" in page
+    meets = "picoquic → picoquic: 1 of 1 run within all 3 objectives"
+    assert f"| only picoquic with picoquic meets the objectives | {meets} | borne out |" in page
     assert "transmission is faster with proxies (TCP, D) | 2 MB: 5.9 → 4.2 s" in page
     assert "transmission is faster with proxies (HTTPS, D) | 2 MB: 7 → 4.9 s" in page
     assert "HTTPS without a proxy meets all three: none from the first packet on, none from the first byte on." in page
     assert page.count("No runs are stored.") == 2
 
 
-def test_the_only_pair_is_contradicted_by_another_that_meets_them() -> None:
-    page = in_sequence(_results(MEDIUM.quic, {"picoquic": (2.0, 4.0, 19.0), "ngtcp2": (2.0, 4.0, 19.0)}))
-    assert "picoquic → picoquic, ngtcp2 → picoquic | contradicted |" in page
+def test_the_only_pair_is_contradicted_by_another_of_the_claim_that_meets_them() -> None:
+    both = _results(MEDIUM.quic, {"picoquic": (2.0, 4.0, 19.0), "ngtcp2": (2.0, 4.0, 19.0)})
+    # The document has no client of ngtcp2: what its client meets contradicts nothing.
+    assert "| borne out |" in in_sequence(both)
+    claim = OnlyClaim((MEDIUM.quic,), ("picoquic", "picoquic"), (("ngtcp2", "picoquic"),))
+    assert judge_claim(claim, both).status == "contradicted"
+    slow = _results(MEDIUM.quic, {"picoquic": (3.1, 4.0, 19.0), "ngtcp2": (4.0, 6.0, 25.0)})
+    assert judge_claim(claim, slow).text == (
+        "contradicted: picoquic → picoquic: 0 of 1 run within 2 MB's objective; "
+        "ngtcp2 → picoquic: 0 of 1 run within 2 MB's objective"
+    )
+    assert judge_claim(claim, []).status == "not run"
+
+
+def test_where_chance_plays_one_run_that_meets_them_decides_nothing() -> None:
+    page = in_sequence(_results(LARGE_LOSSY.quic, {"picoquic": (2.0, 4.0, 9.0)}))
+    assert "QUIC meets all three: none from the first packet on." in page
+    assert "Not decided: picoquic → picoquic (1 of 1 run within all 3 objectives)." in page
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Effects of a study's factors: stored cells → effects in seconds, with intervals. Pure."""
 
-from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, analyse, analyse_all
+from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, adjust, analyse, analyse_all
 from harness.doe.effects.samples import CombinationRuns, StudySample, group_studies, metrics_of
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Effect",
     "Response",
     "StudySample",
+    "adjust",
     "analyse",
     "analyse_all",
     "group_studies",

@@ -1,10 +1,14 @@
-"""Effects of each factor of a study, and of each two-factor interaction, on one time, in seconds. Pure.
+"""Effects of each factor of a study, and of each two-factor interaction, on one time. Pure.
+
+The model is of the logarithm of the time: an effect is a ratio of two levels' geometric means, and is shown in seconds
+between them. So a run of ten times the others' time weighs as much as one of a tenth.
 
 A repetition has the same seed in every cell (`harness.topology.run_seed`). So it has the same random losses and the
 same drawn values, such as a delay's phase. Each repetition is thus one replicate of the whole study and gives one value
-of each effect. The interval is computed from these values (`harness.stats.intervals.interval`) and assumes no
-distribution. It does not include the residuals of the model of factors and two-factor interactions: in virtual time
-they are not noise.
+of each effect.
+
+Where chance plays a part (`has_chance`), a permutation test decides (`harness.doe.effects.evidence`). Where none does,
+a cell is what it is, and one run is all there is to know of it: an effect is shown unless it rests on a single run.
 """
 
 from __future__ import annotations
@@ -16,12 +20,23 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from harness.doe.effects.samples import StudySample, group_studies, metrics_of
+from harness.doe.effects.evidence import (
+    ALPHA,
+    Array,
+    Residual,
+    adjust_p_values,
+    influence,
+    largest_residual,
+    permutation_p,
+    pseudoinverse,
+)
+from harness.doe.effects.samples import StudySample, TimedRun, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.planning.design import Rows
+from harness.planning.sampling import is_random
 from harness.scenario.parameters import ParameterValue
-from harness.stats.intervals import interval
+from harness.stats.intervals import MIN_VALUES, interval
 
 # --- A linear model of a design's factors and their two-factor interactions, fitted by least squares. Pure.
 #
@@ -30,19 +45,10 @@ from harness.stats.intervals import interval
 # and Analysis of Experiments, 8th ed., §5.3 and §10.3. The least-squares fit uses scipy's pseudoinverse.
 
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 #: A factor's index, or the indices of two factors that interact.
 Term = tuple[int, ...]
 #: A smaller coefficient is a rounding error.
 _ROUNDING = 1e-8
-
-
-def pseudoinverse(matrix: Array) -> Array:
-    """The pseudoinverse of a matrix, for least squares."""
-    # The import takes half a second, and only the analysis of a study needs it.
-    from scipy.linalg import pinv
-
-    return np.asarray(pinv(matrix), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -148,8 +154,12 @@ def _matrix(rows: Rows, counts: Sequence[int], terms: Sequence[Term]) -> Array:
 # --- analysis
 
 
-#: A share of the median time: a smaller effect counts as zero in the search for conditional effects.
+#: A share of the time: a smaller effect counts as zero in sentences, tables, and the search for conditional effects.
 NEGLIGIBLE_SHARE = 0.01
+#: Of the smaller main effect of two factors: an interaction as large as that stands before both of them.
+DOMINANT_SHARE = 0.8
+#: Of the time: a smaller interaction does not stand before the effects of its factors.
+_CLEAR_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -161,20 +171,55 @@ class Effect:
     """The level with the longest time. For two factors: the worse level of each."""
     better: tuple[ParameterValue, ...]
     saving: Interval
-    """Seconds, one value per repetition. For two factors: half the difference between what the first saves at the
-    second's better level and at its worse, that is, the part that is not the sum of both effects."""
+    """Seconds between the geometric means at both levels, one value per repetition. For two factors: what they save
+    together beyond the product of what each saves alone, of the geometric mean of all runs."""
+    ratio: Interval
+    """The time at the worse level in units of that at the better one. For two factors: the square root of the ratio of
+    the first's ratios at the second's better and worse level."""
     aliased: tuple[tuple[str, ...], ...]
     """Interactions whose effects the figure includes and cannot be told from."""
+    holds_at_base: bool
+    """Whether the design varies one factor at a time: the effect is that at the base of all others, alone."""
+    ratio_without_run: float | None
+    """The ratio without the run that it rests on most; None where no run can be left out."""
+    p: float | None
+    """Of the permutation test over repetitions. None where chance plays no part, or repetitions are too few, and for
+    interactions, which are not tested."""
+    adjusted_p: float | None
+    """The same, adjusted for all effects of the scenario (false discovery rate)."""
+    chance: bool
+    """Whether chance plays a part in the times."""
+    late: tuple[float, float]
+    """Share of the runs at the worse and at the better level that had not come so far in time."""
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the design tells the effect from interactions; at a base there is nothing to tell it from."""
+        return self.holds_at_base or not self.aliased
+
+    @property
+    def rests_on_one_run(self) -> bool:
+        """Whether less than half of the effect is left without one run."""
+        if self.ratio_without_run is None:
+            return False
+        return bool(np.log(self.ratio_without_run) < np.log(self.ratio.median) / 2)
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval excludes zero; False for one repetition, which has no interval."""
-        return self.saving.n > 1 and not self.saving.low <= 0 <= self.saving.high
+        """Whether the runs show the effect, and show it as this factor's."""
+        if not self.is_told_apart or self.rests_on_one_run or self.ratio.median <= 1:
+            return False
+        return not self.chance or (self.adjusted_p is not None and self.adjusted_p <= ALPHA)
+
+    @property
+    def size(self) -> float:
+        """The logarithm of the ratio, by which effects are ranked."""
+        return abs(float(np.log(self.ratio.median)))
 
 
 @dataclass(frozen=True)
 class Response:
-    """The mean time at each level of one factor, over all levels of the others."""
+    """The geometric mean of the time at each level of one factor, over all levels of the others, or at their base."""
 
     factor: str
     levels: tuple[ParameterValue, ...]
@@ -209,167 +254,326 @@ class Analysis:
     conditionals: tuple[Conditional, ...]
     """Of interactions that the design tells from others."""
     runs: int
+    repetitions: int
+    """Those that have enough cells for a fit."""
     censored: int
     """Runs that had not reached this point at the timeout. They count as the timeout, a lower bound (censored)."""
     cells_without_time: tuple[tuple[str, str], ...]
     """Cells without any time → why."""
+    chance: bool = False
+    """Whether chance plays a part in the times."""
+    residual: Residual | None = None
+    """The run that the model fits worst; None where it fits all."""
     problem: str = ""
     """Why there are no effects; empty where there are."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the runs can show an effect."""
+        return not self.chance or self.repetitions >= MIN_VALUES
+
+    def dominant_interactions(self) -> list[Effect]:
+        """Interactions without which a main effect says little: as large as the smaller one of their factors, nearly.
+
+        Of interactions that the design does not tell apart, the one of the factors with the greatest effects stands for
+        all (effect heredity: C. F. J. Wu and M. S. Hamada, Experiments, 2nd ed., §4.6).
+        """
+        sizes = {effect.factors[0]: effect.size for effect in self.main_effects}
+        dominant = [
+            effect
+            for effect in self.interactions
+            if effect.ratio.median - 1 >= _CLEAR_SHARE
+            and not effect.rests_on_one_run
+            and effect.size >= DOMINANT_SHARE * min(sizes[name] for name in effect.factors)
+        ]
+        return [_by_heredity(effect, sizes) for effect in dominant]
+
+
+def _by_heredity(effect: Effect, sizes: Mapping[str, float]) -> Effect:
+    """An interaction by the name of the most probable of its aliases."""
+    names = [effect.factors, *effect.aliased]
+    likely = max(names, key=lambda pair: min(sizes.get(name, 0.0) for name in pair))
+    if likely == effect.factors:
+        return effect
+    rest = tuple(pair for pair in names if pair != likely)
+    return replace(effect, factors=likely, aliased=rest, worse=(), better=())
 
 
 @dataclass(frozen=True)
 class _Fits:
-    """A model's coefficients, one row per repetition."""
+    """A model's coefficients for the logarithms of times, one row per repetition."""
 
     model: LinearModel
     coefficients: Array
 
-    def span(self, contrast: Array) -> Interval:
-        # Rounded to a nanosecond, which removes rounding errors; + 0.0 turns -0.0 into 0.0.
-        return interval(round(float(value), 9) + 0.0 for value in self.coefficients @ contrast)
+    def seconds(self, contrast: Array) -> Array:
+        """The geometric mean at some levels, one value per repetition."""
+        return np.asarray(np.exp(self.coefficients @ contrast))
+
+    def logs(self, contrast: Array) -> Array:
+        """A contrast of logarithms, one value per repetition."""
+        return np.asarray(self.coefficients @ contrast)
+
+
+def _span(values: Iterable[float]) -> Interval:
+    # Rounded to a nanosecond, which removes rounding errors; + 0.0 turns -0.0 into 0.0.
+    return interval(round(float(value), 9) + 0.0 for value in values)
 
 
 def analyse_all(results: Iterable[CellResult]) -> list[Analysis]:
     """Analyses of every time of every study among stored cells."""
-    return [analyse(study, metric) for study in group_studies(results) for metric in metrics_of(study.scenario)]
+    return adjust([analyse(study, metric) for study in group_studies(results) for metric in metrics_of(study.scenario)])
+
+
+def adjust(analyses: Sequence[Analysis]) -> list[Analysis]:
+    """Analyses whose p-values are adjusted for all factors, pairs and times of one scenario together."""
+    adjusted = list(analyses)
+    for scenario in dict.fromkeys(analysis.sample.scenario.name for analysis in analyses):
+        places = [n for n, analysis in enumerate(analyses) if analysis.sample.scenario.name == scenario]
+        p_values = iter(adjust_p_values([effect.p for n in places for effect in analyses[n].main_effects]))
+        for n in places:
+            main = tuple(replace(effect, adjusted_p=next(p_values)) for effect in analyses[n].main_effects)
+            adjusted[n] = replace(analyses[n], main_effects=main)
+    return adjusted
 
 
 def analyse(study: StudySample, metric: str) -> Analysis:
-    """The effects of a study's factors on one time."""
+    """The effects of a study's factors on one time. p-values are not adjusted yet (`adjust`)."""
     full_study, study = study, _with_times(study, metric)
-    times = {cell.levels: cell.times(metric) for cell in study.cells}
-    late = sum(timed_out for runs in times.values() for _, timed_out in runs.values())
-    values = [seconds for runs in times.values() for seconds, _ in runs.values()]
+    runs = study.timed_runs(metric)
     without = tuple(
         (cell.result.name, cell.result.shortfall or "it was not measured")
         for cell in full_study.cells
         if not cell.times(metric)
     )
-
-    def build(fits: _Fits | None = None, problem: str = "") -> Analysis:
-        main, together, responses, conditionals = _effects(study, fits) if fits is not None else ((), (), (), ())
-        return Analysis(
-            study,
-            metric,
-            float(np.median(values)) if values else 0.0,
-            main,
-            together,
-            responses,
-            conditionals,
-            len(values),
-            late,
-            without,
-            problem,
-        )
-
+    analysis = Analysis(
+        study,
+        metric,
+        float(np.median([run.seconds for run in runs])) if runs else 0.0,
+        main_effects=(),
+        interactions=(),
+        responses=(),
+        conditionals=(),
+        runs=len(runs),
+        repetitions=0,
+        censored=sum(run.late for run in runs),
+        cells_without_time=without,
+        chance=_has_chance(study),
+    )
     if not study.factors:
-        return build(problem="no factor has two levels among the stored cells")
-    rows = [levels for levels, runs in times.items() if runs]
+        return replace(analysis, problem="no factor has two levels among the stored cells")
+    rows = [cell.levels for cell in study.cells]
     model = fit_terms(rows, [len(levels) for levels in study.factors.values()]) if rows else None
     if model is None:
-        return build(problem=f"the {len(rows)} cells that have a time do not tell the factors apart")
-    coefficients = _fit_coefficients(model, times)
+        return replace(analysis, problem=f"the {len(rows)} cells that have a time do not tell the factors apart")
+    coefficients = _fit_coefficients(model, runs)
     if not len(coefficients):
-        return build(problem="no repetition has enough cells to tell the factors apart")
-    return build(_Fits(model, coefficients))
+        return replace(analysis, problem="no repetition has enough cells to tell the factors apart")
+    fits = _Fits(model, coefficients)
+    return _EffectBuilder(study, fits, runs, analysis.chance).fill(replace(analysis, repetitions=len(coefficients)))
+
+
+def _has_chance(study: StudySample) -> bool:
+    """Whether another seed may give other times: not for a value that is drawn and then the same in all cells."""
+    if not study.cells:
+        return False
+    cell = study.cells[0].result.cell
+    return is_random(cell.model_copy(update={"scenario": cell.scenario.model_copy(update={"draw": {}})}))
 
 
 def _with_times(study: StudySample, metric: str) -> StudySample:
     """A study without levels that have no time in any cell, and then without factors that have only one level left."""
-    timed = [cell for cell in study.cells if cell.times(metric)]
-    level_indices = [sorted({cell.levels[n] for cell in timed}) for n in range(len(study.factors))]
-    varying = [n for n, places in enumerate(level_indices) if len(places) > 1]
-    names = list(study.factors)
-    factors = {names[n]: tuple(study.factors[names[n]][place] for place in level_indices[n]) for n in varying}
-    cells = tuple(
-        replace(cell, levels=tuple(level_indices[n].index(cell.levels[n]) for n in varying)) for cell in timed
-    )
-    return replace(study, factors=factors, cells=cells)
+    timed = tuple(cell for cell in study.cells if cell.times(metric))
+    return replace(study, cells=timed).with_occurring_levels()
 
 
-def _fit_coefficients(model: LinearModel, times: dict[tuple[int, ...], dict[int, tuple[float, bool]]]) -> Array:
+def _fit_coefficients(model: LinearModel, runs: Sequence[TimedRun]) -> Array:
     """The model's coefficients (columns) for each repetition (rows) that has enough cells for a fit."""
     inverses: dict[tuple[tuple[int, ...], ...], Array | None] = {}
     coefficients = []
-    for repetition in sorted({number for runs in times.values() for number in runs}):
-        rows = tuple(levels for levels, runs in times.items() if repetition in runs)
+    for repetition in sorted({run.repetition for run in runs}):
+        mine = [run for run in runs if run.repetition == repetition]
+        rows = tuple(run.levels for run in mine)
         if rows not in inverses:
             matrix = model.columns(list(rows))
-            full_rank = np.linalg.matrix_rank(matrix) == matrix.shape[1]
-            inverses[rows] = pseudoinverse(matrix) if full_rank else None
+            inverses[rows] = pseudoinverse(matrix) if _has_full_rank(matrix) else None
         inverse = inverses[rows]
         if inverse is not None:
-            coefficients.append(inverse @ np.array([times[levels][repetition][0] for levels in rows]))
+            coefficients.append(inverse @ np.log([run.seconds for run in mine]))
     return np.array(coefficients)
 
 
-def _effects(
-    study: StudySample, fits: _Fits
-) -> tuple[tuple[Effect, ...], tuple[Effect, ...], tuple[Response, ...], tuple[Conditional, ...]]:
-    names, levels = list(study.factors), list(study.factors.values())
-    responses = tuple(
-        Response(name, levels[n], tuple(fits.span(fits.model.contrast({n: place})) for place in range(len(levels[n]))))
-        for n, name in enumerate(names)
-    )
-    main = tuple(_main_effect(fits, n, name, levels[n], responses[n], names) for n, name in enumerate(names))
-    together = tuple(_interaction_effect(fits, term, names, levels) for term in fits.model.interactions)
-    conditionals = tuple(
-        _conditional(fits, factor, condition, names, levels)
-        for term in fits.model.interactions
-        if not fits.model.aliased.get(term)
-        for factor, condition in (term, term[::-1])
-    )
-    return _rank_effects(main), _rank_effects(together), responses, conditionals
+@dataclass(frozen=True)
+class _EffectBuilder:
+    """Makes the effects of one fitted study."""
+
+    study: StudySample
+    fits: _Fits
+    runs: Sequence[TimedRun]
+    chance: bool
+
+    @cached_property
+    def names(self) -> list[str]:
+        return list(self.study.factors)
+
+    @cached_property
+    def levels(self) -> list[tuple[ParameterValue, ...]]:
+        return list(self.study.factors.values())
+
+    @cached_property
+    def _main_model(self) -> LinearModel:
+        """The model without interactions: the one to check runs by, where the other one fits each of them alone."""
+        model = self.fits.model
+        return LinearModel(model.counts, tuple(term for term in model.terms if len(term) == 1), {})
+
+    @cached_property
+    def _checked_model(self) -> LinearModel:
+        """The model whose residuals are checked: with interactions, if it leaves runs to check it by."""
+        model, rows = self.fits.model, [run.levels for run in self.runs]
+        columns = model.columns(rows)
+        return model if len(rows) > columns.shape[1] else self._main_model
+
+    def fill(self, analysis: Analysis) -> Analysis:
+        """The analysis with its effects."""
+        model = self.fits.model
+        responses = tuple(
+            Response(
+                name,
+                self.levels[n],
+                tuple(_span(self.fits.seconds(self._mean(model, n, place))) for place in range(len(self.levels[n]))),
+            )
+            for n, name in enumerate(self.names)
+        )
+        conditionals = tuple(
+            self._conditional(factor, condition)
+            for term in model.interactions
+            if not model.aliased.get(term)
+            for factor, condition in (term, term[::-1])
+        )
+        rows = [run.levels for run in self.runs]
+        main = [self._main_effect(n, responses[n]) for n in range(len(self.names))]
+        return replace(
+            analysis,
+            main_effects=_rank_effects(self._with_larger_triples(main)),
+            interactions=_rank_effects(map(self._interaction_effect, model.interactions)),
+            responses=responses,
+            conditionals=conditionals,
+            residual=largest_residual(self._checked_model.columns(rows), self.runs),
+        )
+
+    def _aliases(self, term: Term) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(self.names[n] for n in alias) for alias in self.fits.model.aliased.get(term, ()))
+
+    def _with_larger_triples(self, main: Sequence[Effect]) -> list[Effect]:
+        """Main effects with those interactions of three that they are aliased with and that may be all there is to it.
+
+        A fraction of resolution IV aliases main effects with interactions of three factors. Where each of the three has
+        the larger effect, theirs together is as probable an explanation as the fourth factor (effect heredity).
+        """
+        study = self.study.scenario.study
+        if study is None or study.kind != "fractional":
+            return list(main)
+        signs = 2 * np.array([cell.levels for cell in self.study.cells]) - 1
+        marked = list(main)
+        for n, effect in enumerate(main):
+            larger = [k for k, other in enumerate(main) if other.size > effect.size]
+            triples = [
+                tuple(self.names[k] for k in triple)
+                for triple in itertools.combinations(larger, 3)
+                if abs(int((signs[:, n] * signs[:, list(triple)].prod(axis=1)).sum())) == len(signs)
+            ]
+            marked[n] = replace(effect, aliased=(*effect.aliased, *triples))
+        return marked
+
+    def _late_share(self, n: int, place: int) -> float:
+        mine = [run.late for run in self.runs if run.levels[n] == place]
+        return sum(mine) / len(mine) if mine else 0.0
+
+    def _without_run(self, model: LinearModel, contrast: Array) -> float | None:
+        rows = [run.levels for run in self.runs]
+        least = influence(model.columns(rows), np.log([run.seconds for run in self.runs]), contrast)
+        return None if least is None else float(np.exp(least))
+
+    @property
+    def _holds_at_base(self) -> bool:
+        study = self.study.scenario.study
+        return study is not None and study.kind == "one-at-a-time"
+
+    def _mean(self, model: LinearModel, n: int, place: int) -> Array:
+        """The contrast for the mean at a level of a factor: over all levels of the others, or at their base."""
+        base = dict.fromkeys(range(len(self.names)), 0) if self._holds_at_base else {}
+        return model.contrast({**base, n: place})
+
+    def _main_effect(self, n: int, response: Response) -> Effect:
+        levels, model = self.levels[n], self.fits.model
+        order = sorted(range(len(levels)), key=lambda place: response.seconds[place].median)
+        better, worse = order[0], order[-1]
+        slow, fast = self._mean(model, n, worse), self._mean(model, n, better)
+        checked = self._checked_model
+        p = None
+        if self.chance:
+            p = permutation_p([self.fits.logs(self._mean(model, n, place)) for place in range(len(levels))])
+        return Effect(
+            (self.names[n],),
+            (levels[worse],),
+            (levels[better],),
+            saving=_span(self.fits.seconds(slow) - self.fits.seconds(fast)),
+            ratio=_span(np.exp(self.fits.logs(slow - fast))),
+            aliased=self._aliases((n,)),
+            holds_at_base=self._holds_at_base,
+            ratio_without_run=self._without_run(checked, checked.contrast({n: worse}) - checked.contrast({n: better})),
+            p=p,
+            adjusted_p=p,
+            chance=self.chance,
+            late=(self._late_share(n, worse), self._late_share(n, better)),
+        )
+
+    def _interaction_effect(self, term: Term) -> Effect:
+        """The interaction of two factors, between the two levels of each where it is greatest."""
+        factor, condition = term
+        candidates: list[tuple[float, tuple[int, int], tuple[int, int]]] = []
+        for a in itertools.permutations(range(len(self.levels[factor])), 2):
+            for b in itertools.combinations(range(len(self.levels[condition])), 2):
+                difference = self._between(factor, a, condition, b[1]) - self._between(factor, a, condition, b[0])
+                candidates.append((float(np.median(self.fits.logs(difference / 2))), a, b))
+        _, a, b = max(candidates, key=lambda candidate: candidate[0])
+        first, second = self._between(factor, a, condition, b[0]), self._between(factor, a, condition, b[1])
+        half = (second - first) / 2
+        checked = self._checked_model
+        mean = np.exp(self.fits.coefficients[:, 0])
+        late = max(self._late_share(factor, a[0]), self._late_share(condition, b[0]))
+        return Effect(
+            (self.names[factor], self.names[condition]),
+            (self.levels[factor][a[0]], self.levels[condition][b[0]]),
+            (self.levels[factor][a[1]], self.levels[condition][b[1]]),
+            saving=_span(mean * (np.exp(self.fits.logs(half)) - 1)),
+            ratio=_span(np.exp(self.fits.logs(half))),
+            aliased=self._aliases(term),
+            holds_at_base=False,
+            ratio_without_run=self._without_run(checked, half) if checked is self.fits.model else None,
+            p=None,
+            adjusted_p=None,
+            chance=self.chance,
+            late=(late, late),
+        )
+
+    def _between(self, factor: int, places: tuple[int, int], condition: int, level: int) -> Array:
+        """The contrast between two levels of a factor, at a level of another factor (`condition`)."""
+        worse, better = ({factor: place, condition: level} for place in places)
+        return self.fits.model.contrast(worse) - self.fits.model.contrast(better)
+
+    def _conditional(self, factor: int, condition: int) -> Conditional:
+        saved = []
+        for place in range(len(self.levels[condition])):
+            means = [
+                self.fits.seconds(self.fits.model.contrast({factor: level, condition: place}))
+                for level in range(len(self.levels[factor]))
+            ]
+            spans = [_span(slow - fast) for slow, fast in itertools.permutations(means, 2)]
+            saved.append(max(spans, key=lambda span: span.median))
+        return Conditional(self.names[factor], self.names[condition], tuple(self.levels[condition]), tuple(saved))
 
 
 def _rank_effects(effects: Iterable[Effect]) -> tuple[Effect, ...]:
-    # Rounded to a microsecond, so that rounding errors do not rank equal effects.
-    return tuple(sorted(effects, key=lambda effect: (-round(abs(effect.saving.median), 6), effect.factors)))
-
-
-def _alias_names(fits: _Fits, term: Term, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(names[n] for n in alias) for alias in fits.model.aliased.get(term, ()))
-
-
-def _main_effect(
-    fits: _Fits, n: int, name: str, levels: Sequence[ParameterValue], response: Response, names: Sequence[str]
-) -> Effect:
-    order = sorted(range(len(levels)), key=lambda place: response.seconds[place].median)
-    better, worse = order[0], order[-1]
-    saved = fits.span(fits.model.contrast({n: worse}) - fits.model.contrast({n: better}))
-    return Effect((name,), (levels[worse],), (levels[better],), saved, _alias_names(fits, (n,), names))
-
-
-def _interaction_effect(
-    fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]
-) -> Effect:
-    """The interaction of two factors, between the two levels of each where it is greatest."""
-    factor, condition = term
-    candidates: list[tuple[Interval, tuple[int, int], tuple[int, int]]] = []
-    for a in itertools.permutations(range(len(levels[factor])), 2):
-        for b in itertools.combinations(range(len(levels[condition])), 2):
-            first = _contrast_between(fits, factor, a, condition, b[0])
-            second = _contrast_between(fits, factor, a, condition, b[1])
-            candidates.append((fits.span((second - first) / 2), a, b))
-    saved, a, b = max(candidates, key=lambda candidate: candidate[0].median)
-    worse, better = (levels[factor][a[0]], levels[condition][b[0]]), (levels[factor][a[1]], levels[condition][b[1]])
-    return Effect((names[factor], names[condition]), worse, better, saved, _alias_names(fits, term, names))
-
-
-def _contrast_between(fits: _Fits, factor: int, places: tuple[int, int], condition: int, level: int) -> Array:
-    """The contrast between two levels of a factor, at a level of another factor (`condition`)."""
-    worse, better = ({factor: place, condition: level} for place in places)
-    return fits.model.contrast(worse) - fits.model.contrast(better)
-
-
-def _conditional(
-    fits: _Fits, factor: int, condition: int, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]
-) -> Conditional:
-    saved = []
-    for place in range(len(levels[condition])):
-        spans = [
-            fits.span(_contrast_between(fits, factor, pair, condition, place))
-            for pair in itertools.permutations(range(len(levels[factor])), 2)
-        ]
-        saved.append(max(spans, key=lambda span: span.median))
-    return Conditional(names[factor], names[condition], tuple(levels[condition]), tuple(saved))
+    # Rounded to a millionth, so that rounding errors do not rank equal effects.
+    return tuple(sorted(effects, key=lambda effect: (-round(effect.size, 6), effect.factors)))

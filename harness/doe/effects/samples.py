@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Interval, proven_outcome
@@ -46,6 +46,19 @@ class CombinationRuns:
 
 
 @dataclass(frozen=True)
+class TimedRun:
+    """The time of one run."""
+
+    cell: CombinationRuns
+    levels: tuple[int, ...]
+    """Index of the level of each factor."""
+    repetition: int
+    seconds: float
+    late: bool
+    """Whether the transfer failed before it came so far: the time is a lower bound."""
+
+
+@dataclass(frozen=True)
 class StudySample:
     """The cells of one study and pair that have the same factors."""
 
@@ -64,6 +77,25 @@ class StudySample:
         """The name for people: scenario, pair, engine and fixed parameters."""
         suffix = "".join(f", {name} {value}" for name, value in self.fixed_parameters.items())
         return f"{self.scenario.name} {self.client}→{self.server} ({self.engine}{suffix})"
+
+    def timed_runs(self, metric: str) -> list[TimedRun]:
+        """The times of all runs, cell by cell."""
+        return [
+            TimedRun(cell, cell.levels, repetition, seconds, late)
+            for cell in self.cells
+            for repetition, (seconds, late) in sorted(cell.times(metric).items())
+        ]
+
+    def with_occurring_levels(self) -> StudySample:
+        """The sample without levels that no cell has, and then without factors that have only one level left."""
+        indices = [sorted({cell.levels[n] for cell in self.cells}) for n in range(len(self.factors))]
+        varying = [n for n, places in enumerate(indices) if len(places) > 1]
+        names = list(self.factors)
+        factors = {names[n]: tuple(self.factors[names[n]][place] for place in indices[n]) for n in varying}
+        cells = tuple(
+            replace(cell, levels=tuple(indices[n].index(cell.levels[n]) for n in varying)) for cell in self.cells
+        )
+        return replace(self, factors=factors, cells=cells)
 
 
 def metrics_of(scenario: Scenario) -> list[str]:

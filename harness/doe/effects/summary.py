@@ -12,6 +12,7 @@ from harness.doe.effects.samples import StudySample
 from harness.formatting import format_count
 from harness.outcome import Interval
 from harness.scenario.parameters import ParameterValue
+from harness.stats.intervals import MIN_VALUES
 
 #: The most decimals of a time in seconds.
 _MAX_DECIMALS = 3
@@ -41,38 +42,108 @@ def round_seconds(value: float, analysis: Analysis) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def is_negligible(span: Interval, analysis: Analysis) -> bool:
-    """Whether an effect is less than a hundredth of the study's median time."""
-    return abs(span.median) < NEGLIGIBLE_SHARE * analysis.median
+def is_negligible(effect: Effect) -> bool:
+    """Whether an effect is less than a hundredth of the time at the better level."""
+    return effect.ratio.median - 1 < NEGLIGIBLE_SHARE
+
+
+#: Share of late runs from which on the median of a level is late itself.
+_HALF = 0.5
+
+
+def is_hidden(effect: Effect) -> bool:
+    """Whether timeouts hide an effect: half of the runs and more at both levels had not come so far."""
+    return min(effect.late) >= _HALF
+
+
+def is_lower_bound(effect: Effect) -> bool:
+    """Whether an effect is worth what is shown at least: runs at the worse level alone had not come so far."""
+    return effect.late[0] > 0 and effect.late[1] == 0
 
 
 def summarise(analysis: Analysis) -> str:
-    """The effects on one time, the greatest first, and the factors that matter only at a level of another factor."""
+    """The effects on one time: interactions that hide the rest, then factors, the greatest first, and what it rests on.
+
+    Then the factors that matter only at a level of another factor.
+    """
     subject = f"{metric_label(analysis.metric)} (median {round_seconds(analysis.median, analysis)} s)"
     if analysis.problem:
         return f"Of {subject} nothing can be said: {analysis.problem}."
-    large = [effect for effect in analysis.main_effects if not is_negligible(effect.saving, analysis)]
-    small = [effect.factors[0] for effect in analysis.main_effects if is_negligible(effect.saving, analysis)]
-    parts = [_effect_text(effect, analysis, first=number == 0) for number, effect in enumerate(large)]
+    large = [effect for effect in analysis.main_effects if not is_negligible(effect)]
+    hidden = [effect.factors[0] for effect in analysis.main_effects if is_negligible(effect) and is_hidden(effect)]
+    small = [effect.factors[0] for effect in analysis.main_effects if is_negligible(effect) and not is_hidden(effect)]
+    conditions = conditional_effects(analysis)
+    conditional = {frozenset((condition.factor, condition.other_factor)) for condition in conditions}
+    together = [effect for effect in analysis.dominant_interactions() if frozenset(effect.factors) not in conditional]
+    parts = [_interaction_text(effect, analysis) for effect in together]
+    parts += [_effect_text(effect, analysis, first=number == 0) for number, effect in enumerate(large)]
     if small:
         verb = "" if large else "are worth " if len(small) > 1 else "is worth "
         parts.append(f"{_join_names(small)} {verb}less than {NEGLIGIBLE_SHARE:.0%} of it")
+    if hidden:
+        parts.append(f"timeouts hide what {_join_names(hidden)} {'is' if len(hidden) == 1 else 'are'} worth")
     text = f"Of {subject} {', '.join(parts)}"
-    text += "".join(f"; {_condition_text(condition, analysis)}" for condition in conditional_effects(analysis))
+    text += "".join(f"; {_condition_text(condition, analysis)}" for condition in conditions)
     if analysis.censored:
         text += (
             f"; {format_count(analysis.censored, 'run')} of {analysis.runs} had not come so far in time and "
             f"{'counts' if analysis.censored == 1 else 'count'} as {analysis.sample.scenario.timeout}, "
             "which hides what is beyond"
         )
+    if not analysis.is_decided:
+        text += f"; chance plays a part, and {format_count(analysis.repetitions, 'repetition')} of {MIN_VALUES} decide "
+        text += "nothing"
     return text + "."
+
+
+def _interaction_text(effect: Effect, analysis: Analysis) -> str:
+    """An interaction that is as large as the effects of its factors: how much it is worth beyond both."""
+    text = f"{effect.factors[0]} and {effect.factors[1]} together {format_seconds(effect.saving, analysis)} beyond both"
+    if effect.aliased:
+        text += f" (not told from {format_count(len(effect.aliased), 'other pair')})"
+    return text
 
 
 def _effect_text(effect: Effect, analysis: Analysis, first: bool) -> str:
     change = f"({effect.worse[0]} → {effect.better[0]})"
     verb = " is worth" if first else ""
-    unsure = "" if effect.is_significant or effect.saving.n < 2 else ", which its interval does not show"
-    return f"{effect.factors[0]}{verb} {format_seconds(effect.saving, analysis)} {change}{unsure}"
+    size = f"{'at least ' if is_lower_bound(effect) else ''}{format_seconds(effect.saving, analysis)}"
+    return f"{effect.factors[0]}{verb} {size} {change}{_doubt_text(effect)}"
+
+
+def _doubt_text(effect: Effect) -> str:
+    """Why a figure does not show an effect of its factor; empty where it does, or where the whole study does not."""
+    if not effect.is_told_apart:
+        pairs = [" × ".join(pair) for pair in effect.aliased]
+        return f", not told from {pairs[0] if len(pairs) == 1 else f'{len(pairs)} interactions'}"
+    if effect.rests_on_one_run and effect.ratio_without_run is not None:
+        left = effect.ratio_without_run - 1
+        return f", {left:.0%} of the time without one run" if left >= NEGLIGIBLE_SHARE else ", nothing without one run"
+    if effect.adjusted_p is not None and not effect.is_significant:
+        return f", which the runs do not show (p = {effect.adjusted_p:.2f})"
+    return ""
+
+
+def residual_text(analysis: Analysis) -> str:
+    """The run that the model fits worst; that all runs fit, where no run stands out."""
+    residual, label = analysis.residual, metric_label(analysis.metric)
+    if residual is None:
+        return f"{label}: the model fits every run, or has no more runs than coefficients: no residual tells anything"
+    size = "far beyond" if math.isinf(residual.studentised) else f"{residual.studentised:+.1f} standard deviations of"
+    weight = f"leverage at most {residual.highest_leverage:.2f}, {residual.degrees} degrees of freedom"
+    if not residual.is_outlier:
+        return f"{label}: no outlier: the largest residual is {size} the other runs ({weight})"
+    run = residual.run
+    settings = ", ".join(
+        f"{name.rpartition('.')[2]} {levels[place]}"
+        for (name, levels), place in zip(analysis.sample.factors.items(), run.levels, strict=True)
+    )
+    return (
+        f"{label}: an outlier: repetition {run.repetition} with {settings} took "
+        f"{round_seconds(run.seconds, analysis)} s, the model says {round_seconds(residual.fitted, analysis)} s: "
+        f"{size} the other runs "
+        f"(its leverage {residual.leverage:.2f}, {weight})"
+    )
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -54,9 +54,7 @@ def tornado(analyses: Sequence[Analysis]) -> dict[str, Any] | None:
         panels = [_bars(analysis, names, (lowest, highest), first=n == 0) for n, analysis in enumerate(analyses)]
         return alt.hconcat(*panels, spacing=12)
 
-    caption = (
-        "a bar: seconds from a factor's worse level to its better one; grey: half of what two save beyond their sum"
-    )
+    caption = "a bar: seconds from a factor's worse level to its better one; grey: what two are worth beyond both"
     return _to_vega_lite(
         chart,
         f"What factors are worth: {analyses[0].sample.client}→{analyses[0].sample.server}",
