@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -78,9 +79,18 @@ def _initial_window_sentences(windows: Sequence[Times], results: Sequence[CellRe
         f"**The initial window decides.** With {most:.0f} packets instead of {least:.0f}, {times} (the middle of "
         f"{servers} servers); textbook slow start from {most:.0f} takes {expected} s."
     )
-    passing = {setting: [row.server for row in windows if row.setting == setting and row.passes] for setting in middle}
-    counts = ", ".join(f"{len(names)} with {setting:.0f}" for setting, names in passing.items())
-    yield f"**Who meets all three objectives** depends on it: of {servers} servers {counts} packets."
+    yield f"**Who meets all three objectives**: {'; '.join(_passing_texts(windows))}."
+
+
+def _passing_texts(windows: Sequence[Times]) -> Iterator[str]:
+    """Servers by the least window with which they meet the objectives."""
+    by_least: dict[float, list[str]] = {}
+    for server in dict.fromkeys(row.server for row in windows):
+        least = min((row.setting for row in windows if row.server == server and row.passes), default=math.inf)
+        by_least.setdefault(least, []).append(server)
+    for least, servers in sorted(by_least.items()):
+        how = "with none of these windows" if math.isinf(least) else f"from {least:.0f} packets on"
+        yield f"{format_list(servers)} {how}"
 
 
 def _connection_window_sentence(rows: Sequence[Times]) -> Iterator[str]:

@@ -28,8 +28,8 @@ class Window:
     loss: float
     packets: Interval
     """What it sends in a round trip."""
-    link_limited: bool
-    """Whether its queue drops more than a tenth of what chance does: then the link holds it back, too."""
+    overflowed: bool
+    """Whether the queue dropped more than a tenth of what chance did, in slow start or since the link was full."""
 
     @cached_property
     def expected(self) -> float:

@@ -31,7 +31,7 @@ def response(results: Sequence[CellResult]) -> str:
         "Nothing but random loss holds these senders back. A controller then has a window that depends on the loss",
         "alone, or on loss and round trip: its *response function*. The tables have the packets that a sender sends in",
         "a round trip, and in brackets how many times the RFC's window that is. **Bold** is more than",
-        f"{CLOSE:.0%} away from it, which is more than chance does. † is held back by the link as well.",
+        f"{CLOSE:.0%} away from it, which is more than chance does. †: the queue overflowed, too.",
         "",
         "Reno is that of RFC 5681 and RFC 9002: one packet more a round trip, half the window at a loss, √(3/2p).",
         f"A sender that falls to {CUBIC_DECREASE} of its window, with the same growth, has",
@@ -63,4 +63,4 @@ def _cell(window: Window) -> str:
     ratio = f"{window.ratio:.2f}"
     if abs(window.ratio - 1) > CLOSE:
         ratio = f"**{ratio}**"
-    return f"{span_text(window.packets)} ({ratio})" + ("†" if window.link_limited else "")
+    return f"{span_text(window.packets)} ({ratio})" + ("†" if window.overflowed else "")
