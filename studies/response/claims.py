@@ -11,6 +11,23 @@ CUBIC_C, CUBIC_DECREASE = 0.4, 0.7
 #: What (RTT/p)^¾ is multiplied by, RTT in seconds (RFC 9438 §5.1).
 CUBIC_FACTOR = math.pow(CUBIC_C * (3 + CUBIC_DECREASE) / (4 * (1 - CUBIC_DECREASE)), 0.25)
 
+#: (server, controller) → why its window is another, where that is known; read in the sources that are named.
+WHY = {
+    ("caddy", "reno"): "as quic-go, which it is made of.",
+    ("msquic", "cubic"): (
+        "the bytes that its Reno-friendly window counts are a number without a sign, and that window is taken from them "
+        "after it has grown. Where they are fewer they wrap around to 4 GB, and from then on each acknowledgement adds a "
+        "packet (src/core/cubic.c, AimdAccumulator)."
+    ),
+    ("nginx", "reno"): "it grows by 65,527 bytes a round trip, whatever its window (images/nginx/image.yaml).",
+    ("picoquic", "cubic"): "it leaves isolated losses out (its pull request 1222).",
+    ("quic-go", "reno"): "it falls to 0.7 of its window, as its CUBIC does, and grows as Reno.",
+    ("quiche", "cubic"): (
+        "it takes a congestion event back as spurious when fewer than a fifth of the window's packets were lost in it "
+        "(recovery/congestion/cubic.rs, ROLLBACK_THRESHOLD_PERCENT). Random loss hardly ever is more."
+    ),
+}
+
 
 def reno_window(loss: float, decrease: float = 0.5) -> float:
     """Packets of a window that grows by one a round trip, and falls to `decrease` of itself at each loss.

@@ -8,7 +8,7 @@ from itertools import groupby
 from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
-from studies.response.claims import CUBIC_DECREASE, CUBIC_FACTOR, SCENARIOS, reno_window
+from studies.response.claims import CUBIC_DECREASE, CUBIC_FACTOR, SCENARIOS, WHY, reno_window
 from studies.response.compared import Window, windows
 
 #: Ratios to the RFC's window that chance explains: at 0.1 % some hundred losses decide, whose spread is 5 to 10 %.
@@ -57,6 +57,17 @@ def _tables(rows: Sequence[Window]) -> Iterator[str]:
             cells = {(window.rtt, window.loss): _cell(window) for window in of_stack}
             yield table_row([stack, *(cells.get(path, "–") for path, _ in paths)])
         yield ""
+        reasons = [f"* {name}: {WHY[name, controller]}" for name in _apart(own) if (name, controller) in WHY]
+        if reasons:
+            yield "Why, by what the sources say:"
+            yield ""
+            yield from reasons
+            yield ""
+
+
+def _apart(windows: Sequence[Window]) -> list[str]:
+    """Servers with a window that is not the RFC's."""
+    return sorted({window.stack for window in windows if abs(window.ratio - 1) > CLOSE})
 
 
 def _cell(window: Window) -> str:

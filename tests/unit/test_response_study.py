@@ -38,4 +38,6 @@ def test_a_window_stands_beside_its_rfc_s() -> None:
     assert table_cells(page, "RFC")[1:] == ["12.2"]
     assert table_cells(page, "quic-go")[1:] == ["12.2 (1.00)"]
     assert table_cells(page, "nginx")[1:] == ["24.4 (**1.99**)†"]
+    # Who is apart has its reason, and nobody else.
+    assert "* nginx: it grows by 65,527 bytes" in page and "* quic-go" not in page
     assert "No runs are stored." in response([])
