@@ -15,9 +15,9 @@ CUBIC_FACTOR = math.pow(CUBIC_C * (3 + CUBIC_DECREASE) / (4 * (1 - CUBIC_DECREAS
 WHY = {
     ("caddy", "reno"): "as quic-go, which it is made of.",
     ("msquic", "cubic"): (
-        "the bytes that its Reno-friendly window counts are a number without a sign, and that window is taken from them "
-        "after it has grown. Where they are fewer they wrap around to 4 GB, and from then on each acknowledgement adds a "
-        "packet (src/core/cubic.c, AimdAccumulator)."
+        "it counts acknowledged bytes for its Reno-friendly window in a number without a sign, and takes that window "
+        "from them after it has grown. Where they are fewer they wrap around to 4 GB, and from then on each "
+        "acknowledgement adds a packet (src/core/cubic.c, AimdAccumulator)."
     ),
     ("nginx", "reno"): "it grows by 65,527 bytes a round trip, whatever its window (images/nginx/image.yaml).",
     ("picoquic", "cubic"): "it leaves isolated losses out (its pull request 1222).",
