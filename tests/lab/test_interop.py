@@ -86,3 +86,10 @@ def test_a_pair_over_all_cases(warm: Harness, harness: Harness, pair: tuple[str,
     assert {case for case, verdict in verdicts.items() if verdict == "unsupported"} == unsupported
     assert {case for case, verdict in verdicts.items() if verdict not in ("pass", "unsupported")} <= may_fail
     assert set(verdicts) == set(CASES)
+
+
+def test_early_data_is_sent_again_behind_a_retry(warm: Harness, harness: Harness) -> None:
+    """By three stacks; each of the two roles is asked something else."""
+    words = ("--clients", "quic-go,quinn,quiche", "--servers", "quic-go")
+    cells = harness.cells("early-data/behind-retry", *words, *VIRTUAL)
+    assert {cell["client"]: cell["verdict"] for cell in cells} == dict.fromkeys(("quic-go", "quinn", "quiche"), "pass")

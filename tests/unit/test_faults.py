@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from harness.analysis.link_estimates import fault_problems
 from harness.analysis.link_replay import Fate, Replay
@@ -118,6 +119,16 @@ def test_a_blackhole_is_a_path_that_is_gone_for_a_while() -> None:
     changes = [change.at_ns / 1e9 for change in lab.simulators[0].program.changes]
     assert changes == [5, 7, 12, 14]
     assert [one["from_ns"] for one in lab_summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
+
+
+def test_servers_may_be_asked_something_else() -> None:
+    asked = scenario(testcase="zerortt", server_testcase="retry")
+    assert (asked.told("client"), asked.told("server")) == ("zerortt", "retry")
+    lab = build_lab(with_key(cell(asked)), 0)
+    assert [host.environment["TESTCASE"] for host in lab.hosts] == ["zerortt", "retry"]
+    for unfit in ({"server_testcase": "retry"}, {"testcase": "http3", "server_testcase": "retry"}):
+        with pytest.raises(ValidationError, match="needs one of the clients"):
+            scenario(**unfit)
 
 
 def test_a_test_case_is_told_to_whom_it_is_for() -> None:

@@ -54,6 +54,24 @@ def _two(resumes: bool = True, **keys: Any) -> Evidence:
     return trace.evidence(first, second)
 
 
+def _early_and_retried(again: bool = True, anew: bool = False, early: bool = True) -> Evidence:
+    """A second connection whose early data, if it sends any, are answered by a Retry."""
+    trace, first, second = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, first)
+    data = b"\x0a\x00\x20" + bytes(32)
+    hello = wire_packets.crypto(wire_packets.client_hello(second.random))
+    trace.send("client", second.long("client", "initial", hello), size=1200)
+    if early:
+        trace.send("client", second.long("client", "0rtt", data))
+    trace.send("server", second.retry(b"proof"))
+    if anew:
+        second.numbers.clear()
+    if again:
+        trace.send("client", second.long("client", "0rtt", data))
+    shake_hands(trace, second, resumes=True, token=b"proof")
+    return trace.evidence(first, second)
+
+
 def _late(size: int) -> Evidence:
     trace, first, second = Trace(), Conversation(), Conversation(1)
     shake_hands(trace, first)
@@ -223,6 +241,13 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
         [lambda: _two(early=True)],
         [(_two, "no 0-RTT packet"), (lambda: _late(6000), "asked at most 5000"), (_rejected, "did not accept")],
     ),
+    ("early_data_again", True): (
+        [_early_and_retried],
+        [(_two, "no 0-RTT packet"), (lambda: _two(early=True), "none of 0 Retry packets answered"),
+         (lambda: _early_and_retried(early=False), "none of 1 Retry packet answered"),
+         (lambda: _early_and_retried(again=False), "no early data behind the Retry"),
+         (lambda: _early_and_retried(anew=True), "packet number 0 again")],
+    ),
     ("key_update", True): (
         [lambda: _updated(1, 1)],
         [(lambda: _updated(1, 0), "the server never updated"), (lambda: _updated(0, 1), "the client never updated"),
@@ -284,6 +309,14 @@ def test_what_is_not_is_caught(case: tuple[str, Any], made: Made, said: str) -> 
     found = _found(*case, made)
     assert isinstance(found, Failed), found
     assert said in found.sentence
+
+
+def test_a_client_with_a_token_is_sent_no_retry() -> None:
+    trace, first, second = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, first)
+    shake_hands(trace, second, resumes=True, early=True, token=b"of NEW_TOKEN")
+    found = _found("early_data_again", True, lambda: trace.evidence(first, second))
+    assert isinstance(found, Undetermined) and "NEW_TOKEN" in found.sentence
 
 
 def test_the_first_wrong_packet_is_named() -> None:

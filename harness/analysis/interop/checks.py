@@ -259,6 +259,36 @@ def early_data(evidence: Evidence, limit: int) -> CheckResult:
 
 
 @check(
+    "early_data_again",
+    takes="true",
+    title="A Retry answers early data, and the client sends early data behind its token; its packet numbers go on.",
+    source="RFC 9000 §17.2.5.3",
+)
+def early_data_again(evidence: Evidence, expected: bool) -> CheckResult:
+    """A client may send 0-RTT packets after a Retry, and must not begin with their numbers again."""
+    early, retries = ([packet.form for packet in evidence.sent].count(form) for form in (Form.ZERO_RTT, Form.RETRY))
+    if not early:
+        return Failed("the client sent no 0-RTT packet")
+    before = list[Packet]()
+    answered = False
+    for packet in evidence.sent:
+        if packet.form is Form.RETRY:
+            answered = bool(before)
+        elif packet.form is Form.ZERO_RTT and not answered:
+            before.append(packet)
+        elif packet.form is Form.ZERO_RTT:
+            highest = max((one.number for one in before if one.number is not None), default=-1)
+            if packet.number is not None and packet.number <= highest:
+                return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
+            return Passed(f"early data before and behind the Retry, {format_count(early, 'packet')} in all")
+    if not answered and evidence.connections and evidence.connections[-1].first.header.token:
+        return Undetermined("the client came back with a token (NEW_TOKEN), which spares it the Retry")
+    if not answered:
+        return Failed(f"none of {format_count(retries, 'Retry packet')} answered early data")
+    return Failed("the client sent no early data behind the Retry", before[-1])
+
+
+@check(
     "key_update",
     takes="true",
     title="Both endpoints send packets of the second key phase.",

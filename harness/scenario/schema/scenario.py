@@ -69,6 +69,9 @@ class Scenario(Part):
     testcase: TestcaseName | None = None
     """What the endpoints are asked to do, as TESTCASE of the interop runner's contract; it decides the application
     protocol. By default a transfer over what both speak."""
+    server_testcase: TestcaseName | None = None
+    """What the servers are asked to do where it is something else: `retry` beside a client's `zerortt`. By default the
+    same."""
     checks: dict[str, CheckValue] = {}
     """NAME → value: what must be on the wire, judged from the decrypted captures (harness report interop --checks)."""
     certificates: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_CERTIFICATES)] = 1
@@ -171,6 +174,13 @@ class Scenario(Part):
     def _asked(self) -> Self:
         if self.testcase is not None and self.protocol != "auto":
             raise UnfitError("a testcase decides the protocol", "leave out protocol")
+        if self.server_testcase is not None and (
+            self.testcase is None or (self.testcase == "http3") != (self.server_testcase == "http3")
+        ):
+            raise UnfitError(
+                "a test case of the servers needs one of the clients, over the same application protocol",
+                "write testcase: zerortt and server_testcase: retry, for example",
+            )
         if self.checks and self.testcase is None:
             raise UnfitError("checks are of a testcase", "write testcase: transfer, say")
         corrupting = any(
@@ -182,9 +192,8 @@ class Scenario(Part):
 
     def told(self, role: Role) -> TestcaseName | None:
         """TESTCASE of a role, of flows over QUIC; None where the application protocol decides it."""
-        if self.testcase is None or ONE_SIDED.get(self.testcase, role) == role:
-            return self.testcase
-        return "transfer"
+        asked = (self.server_testcase or self.testcase) if role == "server" else self.testcase
+        return asked if asked is None or ONE_SIDED.get(asked, role) == role else "transfer"
 
     @property
     def steps(self) -> tuple[Segment | Proxy, ...]:
