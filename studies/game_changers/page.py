@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.doe.effects import Analysis, Effect, analyse_all
+from harness.doe.effects.levels import SEEN
 from harness.doe.effects.samples import ProfileSample, group_profiles
 from harness.doe.effects.summary import is_lower_bound, metric_label, round_seconds, summarise
 from harness.doe.minimal_settings import stored_searches
@@ -91,6 +92,11 @@ Bold is what the runs show to be this factor's; *on one run* has less than half 
 are the repetitions' least and most. The lines below each table are about residuals: the run that the model of factors
 and two of them together fits worst.
 """
+_SEEN = (
+    "What was observed decides what a study compares. A level that most runs show at another value is named by that "
+    "value, and two levels that were seen at the same one are no two levels: one of them is left out. A client that "
+    "reads several packets at once acknowledges them at once, and one whose packets are lost acknowledges at once, too."
+)
 _PROFILES = """## Document 004's columns as profiles
 
 Its table of default parameters, told to every stack as far as it honours them: *h2o's parameters* on quinn are quinn's
@@ -134,8 +140,31 @@ def every_effect(results: Sequence[CellResult]) -> str:
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _effects),
             *_heat(analyses, _effects),
             *_profiles(group_profiles(mine), "## Document 004's columns as profiles\n", _by_pair),
+            *_levels_seen(analyses),
         ]
     )
+
+
+def _levels_seen(analyses: Sequence[Analysis]) -> list[str]:
+    """What runs show of levels that they did not reach: a row for each pair of each study that has some."""
+    samples = {analysis.sample.name: analysis.sample for analysis in analyses}
+    rows = []
+    for sample in samples.values():
+        renamed = [
+            f"`{name}`: {', '.join(map(str, levels))}"
+            for name, levels in sample.factors.items()
+            if any(SEEN in str(level) for level in levels)
+        ]
+        refused = [
+            f"`{name}` {reason}" for name, reason in sample.refused.items() if not name.endswith("stream_window")
+        ]
+        if renamed or refused:
+            pair = f"{sample.client}→{sample.server}"
+            rows.append(table_row([f"`{sample.scenario.name}`", pair, "; ".join(renamed), "; ".join(refused)]))
+    if not rows:
+        return []
+    head = [table_row(["study", "pair", "levels by what was seen", "left out"]), table_row(["---"] * 4)]
+    return ["## Levels that were not reached", "", _SEEN, "", *head, *rows, ""]
 
 
 def _mine(results: Sequence[CellResult]) -> list[CellResult]:

@@ -10,7 +10,7 @@ from harness.doe.effects.summary import residual_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
 from studies.game_changers.overview import changes_game
-from studies.game_changers.page import game_changers, tallies
+from studies.game_changers.page import every_effect, game_changers, tallies
 from studies.in_sequence.page import in_sequence
 from studies.in_sequence_satellite.page import claim, satellite
 
@@ -74,7 +74,6 @@ def test_one_run_counts_where_nothing_is_random() -> None:
     # picoquic's client raises a stream's credit by itself: with half a BDP set more than that came per round trip.
     assert "client.stream_window" not in by_factor
     assert all("picoquic's credit grows" in one.sample.refused["client.stream_window"] for one in analyses)
-    assert not any(set(one.sample.refused) - {"client.stream_window"} for one in analyses)
 
 
 def test_what_any_change_does_to_a_server_is_no_factor_s() -> None:
@@ -96,3 +95,29 @@ def test_milestones_and_paths_of_one_server_count_once() -> None:
     assert "| client.connection_window | 9 of 9: aioquic, msquic," in question
     assert "`client.stream_window` does not count: " in question
     assert "2 repetitions of 6 cannot show anything: `studies/fraction-250-3-lossy`." in question
+
+
+def test_a_level_that_was_not_reached_is_no_level() -> None:
+    analyses = analyse_all(stored("studies/ack-ratio-initial-rtt-50-10", "studies/levels-50-10"))
+    by_pair = {(one.sample.scenario.name.partition("/")[2], one.sample.server): one.sample for one in analyses}
+    # Behind quinn, which sends in bursts, ratios of 5, 10 and 25 were all seen at 9.6: one of them is left.
+    quinn = by_pair["ack-ratio-initial-rtt-50-10", "quinn"]
+    assert quinn.factors["client.ack_ratio"] == ("2 (seen 4.4)", 10)
+    assert quinn.refused["client.ack_ratio 25"] == (
+        "it was seen at 9.62 to 9.7, and 10 at 9.62 to 9.7: they are no two levels"
+    )
+    assert {"client.ack_ratio 5", "client.ack_ratio 25"} <= quinn.refused.keys()
+    assert len(quinn.cells) == 2 * 3
+    # The client acknowledges 103 packets of quiche at once when it is told two.
+    assert by_pair["levels-50-10", "quiche"].factors["client.ack_ratio"] == ("2 (seen 103)", 5, 10, 25)
+    # A level that was reached keeps its name, and so does one of which nothing is seen.
+    assert by_pair["levels-50-10", "quinn"].factors["server.initial_rtt"] == ("100 ms", "250 ms", "600 ms")
+    page = every_effect(stored("studies/ack-ratio-initial-rtt-50-10"))
+    assert "| `studies/ack-ratio-initial-rtt-50-10` | picoquic→quinn | `client.ack_ratio`: 2 (seen 4.4), 10 |" in page
+
+
+def test_a_factor_whose_levels_were_seen_alike_says_nothing() -> None:
+    samples = {one.sample.server: one.sample for one in analyse_all(stored("studies/fraction-250-3-lossy"))}
+    assert "client.ack_ratio" not in samples["quiche"].factors
+    assert "they are no two levels" in samples["quiche"].refused["client.ack_ratio"]
+    assert len(samples["quiche"].cells) == 16
