@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.doe.effects import Analysis, Effect
+from harness.doe.effects.failing_modes import FailingMode, is_of_mode
 from harness.doe.effects.samples import ProfileRow, ProfileSample
 from harness.doe.effects.summary import is_hidden, is_lower_bound, is_negligible, metric_label, round_seconds
 from harness.outcome import Interval
@@ -21,6 +22,8 @@ ONE_RUN = "¹"
 ALIASED = "≈"
 #: Of a factor whose levels the runs show not to be what they are called.
 REFUSED = "∅"
+#: Of a profile that puts a server into a mode that fails.
+FAILS = "⊗"
 _NOT_HONOURED, _LITTLE, _HIDDEN = "–", "·", "?"
 
 
@@ -85,7 +88,7 @@ def _figure(effect: Effect, one: Analysis) -> str:
     return text
 
 
-def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:
+def profiles_table(mine: Sequence[ProfileSample], failing: Sequence[FailingMode] = ()) -> list[str]:
     """The profiles of one scenario as a table: a row a server, a column a profile, the times in each cell."""
     study = mine[0].scenario.study
     labels = ["its own parameters", *(study.profiles if study is not None else ())]
@@ -94,15 +97,16 @@ def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:
     rows = [table_row([f"seconds of {times}", *labels]), table_row(["---", *["---:"] * len(labels)])]
     for sample in mine:
         by = {label: row for row in sample.rows for label in row.label.split(" = ")}
-        rows.append(table_row([sample.server, *(_profile(by.get(label)) for label in labels)]))
+        rows.append(table_row([sample.server, *(_profile(sample, by.get(label), failing) for label in labels)]))
     return rows
 
 
-def _profile(row: ProfileRow | None) -> str:
+def _profile(sample: ProfileSample, row: ProfileRow | None, failing: Sequence[FailingMode]) -> str:
     if row is None:
         return _NOT_HONOURED
+    fails = any(is_of_mode(mode, sample.server, row.settings) for mode in failing)
     symbol = SYMBOLS[row.verdict][0] if row.verdict in ("pass", "fail", "error") else ""
-    return f"{' / '.join(map(_median, row.times.values()))} {symbol}".rstrip()
+    return f"{' / '.join(map(_median, row.times.values()))} {symbol}{f' {FAILS}' if fails else ''}".rstrip()
 
 
 def _median(span: Interval | None) -> str:

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from harness.doe.effects import Analysis, Effect, analyse_all
+from harness.doe.effects import Analysis, Effect, analyse_all, group_studies
+from harness.doe.effects.failing_modes import (
+    FACTOR,
+    FailingMode,
+    failing_modes,
+    is_of_mode,
+    path_text,
+    remedies,
+)
 from harness.doe.effects.levels import SEEN
 from harness.doe.effects.samples import ProfileSample, group_profiles
 from harness.doe.effects.summary import is_lower_bound, metric_label, round_seconds, summarise
@@ -19,11 +28,12 @@ from harness.report.designs import searches_blocks
 from harness.report.document import Paragraph
 from harness.report.effects import effects_blocks, profile_table
 from harness.report.markdown import render_blocks, table_row
+from harness.report.numbers import number_text
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import MIN_VALUES
 from harness.store.identity import lab_digest
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
-from studies.game_changers.overview import changes_game, profiles_table, worth_table
+from studies.game_changers.overview import FAILS, changes_game, profiles_table, worth_table
 
 _NONE = "No runs are stored yet."
 _ONCE = (
@@ -92,6 +102,8 @@ Bold is what the runs show to be this factor's; *on one run* has less than half 
 are the repetitions' least and most. The lines below each table are about residuals: the run that the model of factors
 and two of them together fits worst.
 """
+#: The scenario of the same path whose runs in real time would confirm what a mode does in virtual time.
+_REAL = "satellite/medium"
 _SEEN = (
     "What was observed decides what a study compares. A level that most runs show at another value is named by that "
     "value, and two levels that were seen at the same one are no two levels: one of them is left out. A client that "
@@ -118,12 +130,13 @@ def game_changers(results: Sequence[CellResult]) -> str:
     return "\n".join(
         [
             _HEAD,
+            *_failures(results, mine),
             *_questions(analyses),
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, worth_table),
             *_sweeps(analyses),
             *_heat(analyses, worth_table),
-            *_profiles(group_profiles(mine), _PROFILES, profiles_table),
+            *_profiles(group_profiles(mine), _PROFILES, partial(profiles_table, failing=failing_modes(mine))),
             *_reach(results),
         ]
     )
@@ -143,6 +156,61 @@ def every_effect(results: Sequence[CellResult]) -> str:
             *_levels_seen(analyses),
         ]
     )
+
+
+def _failures(results: Sequence[CellResult], mine: Sequence[CellResult]) -> list[str]:
+    """The modes of servers that fail, what helps, and whether a run in real time confirms it."""
+    modes = failing_modes(mine)
+    if not modes:
+        return []
+    samples = group_studies(mine)
+    lines = ["## Modes that fail", ""]
+    for mode in modes:
+        own, rest = (_range(spans) for spans in (mode.times, mode.others))
+        sizes = " and ".join(map(metric_label, mode.metrics))
+        text = (
+            f"**{mode.server} with {mode.level}**, everything else its own, takes {own} for {sizes} "
+            f"({', '.join(f'`{name}`' for name in mode.scenarios)}): far beyond all {mode.modes} other modes of all "
+            f"servers, which take {rest}. That is a failure of this mode, and not what a setting is worth. Its runs "
+            f"are left out of the effects below, and marked {FAILS} among the profiles."
+        )
+        helps = [
+            f"With `{one.factor}` {one.level} it takes {number_text(one.fastest)} to {number_text(one.slowest)} s of "
+            f"{metric_label(mode.metrics[-1])} ({format_count(one.runs, 'run')}, `{one.scenario}`)."
+            for one in remedies(mode, samples)
+        ]
+        lines += [" ".join([text, *helps, _confirmation(results, mode)]), ""]
+    return lines
+
+
+def _range(spans: Sequence[tuple[float, float]]) -> str:
+    """Times as 24 s and 32.1 s, or from the fastest to the slowest."""
+    texts = [(number_text(low), number_text(high)) for low, high in spans]
+    return " and ".join(f"{low} s" if low == high else f"{low} to {high} s" for low, high in texts)
+
+
+def _confirmation(results: Sequence[CellResult], mode: FailingMode) -> str:
+    """What runs in real time say of a mode that fails; that they are missing, and how to make one."""
+    real = [
+        result
+        for result in results
+        if not result.cell.virtual_time
+        and set(result.cell.parameters) == {FACTOR}
+        and is_of_mode(mode, result.cell.server.name, result.cell.parameters)
+        and path_text(result.cell.scenario) == mode.path
+    ]
+    values = {
+        metric: [time for result in real for time in result.values(metric, 0, "first")] for metric in mode.metrics
+    }
+    if not all(values.values()):
+        return (
+            f"No run in real time confirms it yet: `harness run {_REAL} --clients picoquic --servers {mode.server} "
+            f"--set {FACTOR}={mode.level} --engine compose`."
+        )
+    times = _range([(min(times), max(times)) for times in values.values()])
+    count = format_count(len(values[mode.metrics[0]]), "run")
+    slow = all(min(times) > rest for times, (_, rest) in zip(values.values(), mode.others, strict=True))
+    return f"{count} in real time {'confirm' if slow else 'do not confirm'} it: {times}."
 
 
 def _levels_seen(analyses: Sequence[Analysis]) -> list[str]:

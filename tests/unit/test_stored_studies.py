@@ -6,6 +6,7 @@ from functools import cache
 
 from harness.cli.environment import REFERENCE, open_app
 from harness.doe.effects import analyse_all
+from harness.doe.effects.failing_modes import failing_modes
 from harness.doe.effects.summary import residual_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
@@ -121,3 +122,29 @@ def test_a_factor_whose_levels_were_seen_alike_says_nothing() -> None:
     assert "client.ack_ratio" not in samples["quiche"].factors
     assert "they are no two levels" in samples["quiche"].refused["client.ack_ratio"]
     assert len(samples["quiche"].cells) == 16
+
+
+def test_a_mode_that_fails_is_said_to_once_and_is_worth_nothing() -> None:
+    runs = stored(
+        "studies/reach-50-10", "studies/profiles-50-10", "studies/fraction-50-10", "studies/levels-50-10",
+    )  # fmt: skip
+    (mode,) = failing_modes(runs)
+    assert (mode.server, mode.level, mode.metrics) == ("quiche", "bbr", ("milestone_2MB", "milestone_10MB"))
+    assert mode.times[1][0] > 3 * mode.others[1][1]
+    analyses = analyse_all(runs)
+    assert all(one.sample.refused["server.congestion_control bbr"] for one in analyses if "quiche" in one.sample.name
+               and one.sample.scenario.name == "studies/levels-50-10")  # fmt: skip
+    by_factor = {tally.factor: tally for tally in tallies(analyses)}
+    assert "quiche" not in by_factor["server.initial_rtt"].changes
+    assert by_factor["server.initial_rtt"].largest_at.startswith("100 MB, picoquic→tquic")
+    page = game_changers(runs)
+    assert page.count("That is a failure of this mode") == 1
+    assert page.index("**quiche with bbr**, everything else its own, takes 24 s and 32.1 s for 2 MB and 10 MB") < (
+        page.index("## What document 004 asks")
+    )
+    assert (
+        "With `server.initial_rtt` 600 ms it takes 6.5 to 9.23 s of 10 MB (8 runs, `studies/fraction-50-10`)." in page
+    )
+    assert "| quiche | 6.21 / 8.17 / 24.05 ✕ | 26.56 / 34.61 / 51.51 ✕ ⊗ |" in page
+    # Without the runs that set nothing but the mode nobody knows, and the mode's runs count.
+    assert not failing_modes(stored("studies/levels-50-10"))

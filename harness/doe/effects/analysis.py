@@ -30,6 +30,7 @@ from harness.doe.effects.evidence import (
     permutation_p,
     pseudoinverse,
 )
+from harness.doe.effects.failing_modes import failing_modes, without_failing_modes
 from harness.doe.effects.levels import as_observed
 from harness.doe.effects.samples import StudySample, TimedRun, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
@@ -326,8 +327,9 @@ def _span(values: Iterable[float]) -> Interval:
 
 
 def analyse_all(results: Iterable[CellResult]) -> list[Analysis]:
-    """Analyses of every time of every study among stored cells."""
-    samples = as_observed(group_studies(results))
+    """Analyses of every time of every study among stored cells, without modes that fail and levels not reached."""
+    results = list(results)
+    samples = as_observed(without_failing_modes(group_studies(results), failing_modes(results)))
     return adjust([analyse(study, metric) for study in samples for metric in metrics_of(study.scenario)])
 
 
