@@ -64,6 +64,7 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
             *(_effects_table(group) if any(analysis.main_effects for analysis in group) else []),
             BulletList([residual_text(analysis) for analysis in group if analysis.main_effects], bullet="*"),
             BulletList([f"without {name}: {why}" for name, why in left_out], bullet="*"),
+            BulletList([f"left out: {name}: {why}" for name, why in group[0].sample.refused.items()], bullet="*"),
         ]
     return blocks
 
@@ -106,7 +107,8 @@ def _cell(effect: Effect, analysis: Analysis) -> Phrase:
     seconds = f"{'≥ ' if is_lower_bound(effect) else ''}{format_seconds(effect.saving, analysis)}"
     worth = Span(seconds, strong=effect.is_significant)
     change = f" ({effect.worse[0]} → {effect.better[0]})" if len(effect.factors) == 1 else ""
-    return (worth, f"{change}{' on one run' if effect.rests_on_one_run else ''}")
+    doubt = " on one run" if effect.rests_on_one_run else " as of other factors" if effect.is_shared else ""
+    return (worth, f"{change}{doubt}")
 
 
 def _alias_text(aliases: Sequence[str]) -> str:
@@ -180,6 +182,7 @@ def _study_fields(subject: StudySample) -> dict[str, Any]:
         "design": study.design if study is not None else "",
         "parameters": dict(subject.fixed_parameters),
         "factors": {name: list(levels) for name, levels in subject.factors.items()},
+        "refused": dict(subject.refused),
         "cells": len(subject.cells),
     }
 

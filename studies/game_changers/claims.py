@@ -8,11 +8,8 @@ SOURCE = (
     "N. Kuhn, Updates on QUIC Over In-sequence Paths with Different Characteristics (CNES slides): "
     "which parameters are game changers?"
 )
-#: Of the median time: a factor that is worth so much of it on a pair changes the game there. This lab's own bound.
+#: Of the time at the better level: a factor whose worse level takes so much longer changes the game. The bound is ours.
 GAME = 0.1
-#: Of the pairs' times: a factor that changes the game for fewer hardly does, since intervals of two repetitions leave
-#: out nothing by chance, too.
-SOME = 0.05
 #: Paths of the studies: the ending of their scenarios' names → what it is, and its like of 20 ms.
 PATHS = {
     "50-10": "50/10 Mbit/s",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.doe.effects import analyse, group_studies, metrics_of
+from harness.doe.effects import StudySample, analyse, as_observed, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
 from harness.report.plots.study import heat_map, tornado
 from harness.report.studies import Drawing
@@ -13,9 +13,13 @@ from harness.report.studies import Drawing
 Draw = Callable[[Sequence[CellResult]], dict[str, Any] | None]
 
 
+def _samples(results: Sequence[CellResult], scenario: str) -> list[StudySample]:
+    return as_observed(group_studies(result for result in results if result.cell.scenario.name == scenario))
+
+
 def _effects(scenario: str, server: str) -> Draw:
     def draw(results: Sequence[CellResult]) -> dict[str, Any] | None:
-        for of in group_studies(result for result in results if result.cell.scenario.name == scenario):
+        for of in _samples(results, scenario):
             if of.server == server and of.engine == "virtual":
                 return tornado([analyse(of, metric) for metric in metrics_of(of.scenario)])
         return None
@@ -25,7 +29,7 @@ def _effects(scenario: str, server: str) -> Draw:
 
 def _heat(scenario: str, server: str, metric: str, one: str, other: str) -> Draw:
     def draw(results: Sequence[CellResult]) -> dict[str, Any] | None:
-        for of in group_studies(result for result in results if result.cell.scenario.name == scenario):
+        for of in _samples(results, scenario):
             if of.server == server and of.engine == "virtual" and {one, other} <= of.factors.keys():
                 return heat_map(of, metric, one, other)
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.doe.effects import Analysis, Effect
+from harness.doe.effects.failing_modes import FailingMode, is_of_mode
 from harness.doe.effects.samples import ProfileRow, ProfileSample
 from harness.doe.effects.summary import is_hidden, is_lower_bound, is_negligible, metric_label, round_seconds
 from harness.outcome import Interval
@@ -15,10 +16,14 @@ from studies.game_changers.claims import GAME
 
 #: Of a time that runs at both levels had not come to before their timeout: the figure is no bound.
 CUT = "†"
-#: Of a figure that is 10 % of the time and more, and less than half of that without one run.
+#: Of a figure that is 10 % of the time and more, and less than half of that without one run, or as much as others'.
 ONE_RUN = "¹"
 #: Of a figure that the design does not tell from what other factors do together.
 ALIASED = "≈"
+#: Of a factor whose levels the runs show not to be what they are called.
+REFUSED = "∅"
+#: Of a profile that puts a server into a mode that fails.
+FAILS = "⊗"
 _NOT_HONOURED, _LITTLE, _HIDDEN = "–", "·", "?"
 
 
@@ -37,7 +42,7 @@ def worth_table(mine: Sequence[Analysis]) -> list[str]:
     pairs: dict[tuple[str, str], list[Analysis]] = {}
     for analysis in mine:
         pairs.setdefault((analysis.sample.client, analysis.sample.server), []).append(analysis)
-    told = list(dict.fromkeys(effect.factors[0] for analysis in mine for effect in analysis.main_effects))
+    told = list(dict.fromkeys(name for analysis in mine for name in _factors(analysis)))
     # As the study names them, not by what they are worth on whoever comes first.
     study = mine[0].sample.scenario.study
     order = list(study.factors) if study is not None else told
@@ -54,12 +59,18 @@ def worth_table(mine: Sequence[Analysis]) -> list[str]:
     return rows
 
 
+def _factors(analysis: Analysis) -> list[str]:
+    """The factors that a pair honours, those that are left out too."""
+    refused = [name for name in analysis.sample.refused if " " not in name]
+    return [*(effect.factors[0] for effect in analysis.main_effects), *refused]
+
+
 def _worth(factor: str, times: Sequence[Analysis]) -> str:
     found = [
         (analysis, effect) for analysis in times for effect in analysis.main_effects if effect.factors[0] == factor
     ]
     if not found:
-        return _NOT_HONOURED
+        return REFUSED if any(factor in analysis.sample.refused for analysis in times) else _NOT_HONOURED
     figures = [_figure(effect, analysis) for analysis, effect in found]
     return _LITTLE if set(figures) == {_LITTLE} else " / ".join(figures)
 
@@ -73,11 +84,11 @@ def _figure(effect: Effect, one: Analysis) -> str:
     seconds = round_seconds(effect.saving.median, one)
     text = f"{'≥ ' if is_lower_bound(effect) else ''}{f'**{seconds}**' if changes_game(effect) else seconds}{cut}"
     if is_large(effect):
-        text += ALIASED if not effect.is_told_apart else ONE_RUN if effect.rests_on_one_run else ""
+        text += ALIASED if not effect.is_told_apart else ONE_RUN if effect.rests_on_one_run or effect.is_shared else ""
     return text
 
 
-def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:
+def profiles_table(mine: Sequence[ProfileSample], failing: Sequence[FailingMode] = ()) -> list[str]:
     """The profiles of one scenario as a table: a row a server, a column a profile, the times in each cell."""
     study = mine[0].scenario.study
     labels = ["its own parameters", *(study.profiles if study is not None else ())]
@@ -86,15 +97,16 @@ def profiles_table(mine: Sequence[ProfileSample]) -> list[str]:
     rows = [table_row([f"seconds of {times}", *labels]), table_row(["---", *["---:"] * len(labels)])]
     for sample in mine:
         by = {label: row for row in sample.rows for label in row.label.split(" = ")}
-        rows.append(table_row([sample.server, *(_profile(by.get(label)) for label in labels)]))
+        rows.append(table_row([sample.server, *(_profile(sample, by.get(label), failing) for label in labels)]))
     return rows
 
 
-def _profile(row: ProfileRow | None) -> str:
+def _profile(sample: ProfileSample, row: ProfileRow | None, failing: Sequence[FailingMode]) -> str:
     if row is None:
         return _NOT_HONOURED
+    fails = any(is_of_mode(mode, sample.server, row.settings) for mode in failing)
     symbol = SYMBOLS[row.verdict][0] if row.verdict in ("pass", "fail", "error") else ""
-    return f"{' / '.join(map(_median, row.times.values()))} {symbol}".rstrip()
+    return f"{' / '.join(map(_median, row.times.values()))} {symbol}{f' {FAILS}' if fails else ''}".rstrip()
 
 
 def _median(span: Interval | None) -> str:

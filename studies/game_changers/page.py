@@ -7,28 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from harness.doe.effects import Analysis, analyse_all
+from harness.doe.effects import Analysis, Effect, analyse_all, group_studies
+from harness.doe.effects.failing_modes import (
+    FACTOR,
+    FailingMode,
+    failing_modes,
+    is_of_mode,
+    path_text,
+    remedies,
+)
+from harness.doe.effects.levels import SEEN
 from harness.doe.effects.samples import ProfileSample, group_profiles
-from harness.doe.effects.summary import metric_label, summarise
+from harness.doe.effects.summary import is_lower_bound, metric_label, round_seconds, summarise
 from harness.doe.minimal_settings import stored_searches
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count
 from harness.report.designs import searches_blocks
 from harness.report.document import Paragraph
 from harness.report.effects import effects_blocks, profile_table
 from harness.report.markdown import render_blocks, table_row
+from harness.report.numbers import number_text
 from harness.scenario.schema import Scenario
+from harness.stats.intervals import MIN_VALUES
 from harness.store.identity import lab_digest
-from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
-from studies.game_changers.overview import changes_game, profiles_table, worth_table
+from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
+from studies.game_changers.overview import FAILS, changes_game, profiles_table, worth_table
 
 _NONE = "No runs are stored yet."
-_ONCE = "Every cell ran once: nothing here has an interval, and nothing is bold."
+_ONCE = (
+    "Every cell ran once. Nothing on the path is random, so another run tells nothing new: it differs by the drawn "
+    "millisecond of the delay, and by the endpoints' own random numbers."
+)
+_ONCE_BY_CHANCE = "Every cell ran once, and chance plays a part: nothing here is decided."
 #: What is different on a near path: 10 MB are as many of its bandwidth-delay products as some 300 MB of a satellite's.
 _LIKE = ", 20 ms, 10 MB"
 _ENOUGH = (
-    "Below: of how many times of {}, of pairs with several runs, a factor is worth "
-    f"{GAME:.0%} or more of the median, by an interval that leaves out nothing at all."
+    "A server counts once, whatever the number of its paths, studies and times ({}): those of one run are nested. It "
+    f"counts where a factor's worse level takes {GAME:.0%} longer and more for one of them, and the runs show it."
 )
 _HEAD = """# Game changers
 
@@ -44,24 +61,54 @@ harness report study studies/fraction-50-10            # effects with intervals,
 harness reach studies/reach-50-10 --engine virtual     # the fewest settings that meet the objectives (--budget 60)
 ```
 
-*Worth* is how many seconds a time differs between a factor's worst level and its best, over all levels of the others.
-A repetition has the same draws in all cells, of losses and of the delay's phase: it is the whole study once, and the
-interval is that of the repetitions, of two of them one of 50 %. Bold: it leaves out nothing at all. What two factors do
-together is half of how much more one is worth at the other's better level. A pair has the factors that it honours; the
-others are absent, and `harness plan` names them.
+*Worth* is how many seconds lie between a factor's worst level and its best: between the geometric means over all levels
+of the others, or at the base of all others where one factor varies at a time. Effects are ratios of times, so that one
+late run does not make a mean. A repetition has the same draws in all cells, of losses and of the delay's phase: it is
+the whole study once.
+
+*Shown*, in bold where the worse level takes 10 % longer and more, is what the runs show. Where nothing on the path is
+random (no loss, no jitter) a cell is what it is: one run counts, and an effect is shown unless less than half of it is
+left without some one run. Where every cell ran once beside one base, a difference that cells of two other factors have
+as well is no factor's: it is the base's, or that of a sender which any change tips over.
+
+Where chance plays a part, the levels are permuted within the repetitions: all orders of two levels, by ranks, so that a
+timeout is a late rank and nothing else. The p-values of all factors, servers and times of a scenario are adjusted
+together (Benjamini and Hochberg): at most 5 % of what is shown is by chance. Fewer than six repetitions cannot show
+anything by that test, and then nothing is bold. A factor that three others explain as well, all of them worth more, is
+not told apart from them and not shown. Where two factors together are worth as much as either alone, that stands before
+them.
 
 The tables of this page have a row a server, behind picoquic's client, which can be told how it acknowledges: what each
-factor is worth of each time, one after the other. **Bold** changes the game: 10 % of the time and more, by an interval
-that leaves out nothing at all. · is less than a hundredth of it, – is not honoured, † is a time that some runs had not
-come to when they were over: their timeout stands for it, and hides what is beyond. Intervals, which level is better,
-and what two factors do together: [every effect](effects.md).
+factor is worth of each time, one after the other. **Bold** changes the game.
+
+| mark | meaning |
+| --- | --- |
+| · | less than a hundredth |
+| – | not honoured |
+| ∅ | left out: the runs show that its levels were not what they are called |
+| ≥ | a lower bound: runs at the worse level had not come so far when their time was over |
+| † | no bound: runs at the better level had not come so far either |
+| ? | hidden by timeouts, of half of the runs at both levels and more |
+| ¹ | rests on one run, or is as much as other factors' cells differ from the base |
+| ≈ | not told from other factors together |
+
+Intervals, residuals, which level is better, and what two factors do together: [every effect](effects.md).
 """
 _DETAILS = """# Every effect
 
 Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md): what stands behind
-[Game changers](studies.md), pair by pair, as `harness report study` prints it. Words and figures are explained there;
-bold are figures whose interval leaves out nothing at all.
+[Game changers](studies.md), pair by pair, as `harness report study` prints it. Words and figures are explained there.
+Bold is what the runs show to be this factor's; *on one run* has less than half of it left without that run. Brackets
+are the repetitions' least and most. The lines below each table are about residuals: the run that the model of factors
+and two of them together fits worst.
 """
+#: The scenario of the same path whose runs in real time would confirm what a mode does in virtual time.
+_REAL = "satellite/medium"
+_SEEN = (
+    "What was observed decides what a study compares. A level that most runs show at another value is named by that "
+    "value, and two levels that were seen at the same one are no two levels: one of them is left out. A client that "
+    "reads several packets at once acknowledges them at once, and one whose packets are lost acknowledges at once, too."
+)
 _PROFILES = """## Document 004's columns as profiles
 
 Its table of default parameters, told to every stack as far as it honours them: *h2o's parameters* on quinn are quinn's
@@ -83,12 +130,13 @@ def game_changers(results: Sequence[CellResult]) -> str:
     return "\n".join(
         [
             _HEAD,
+            *_failures(results, mine),
             *_questions(analyses),
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, worth_table),
             *_sweeps(analyses),
             *_heat(analyses, worth_table),
-            *_profiles(group_profiles(mine), _PROFILES, profiles_table),
+            *_profiles(group_profiles(mine), _PROFILES, partial(profiles_table, failing=failing_modes(mine))),
             *_reach(results),
         ]
     )
@@ -105,8 +153,86 @@ def every_effect(results: Sequence[CellResult]) -> str:
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _effects),
             *_heat(analyses, _effects),
             *_profiles(group_profiles(mine), "## Document 004's columns as profiles\n", _by_pair),
+            *_levels_seen(analyses),
         ]
     )
+
+
+def _failures(results: Sequence[CellResult], mine: Sequence[CellResult]) -> list[str]:
+    """The modes of servers that fail, what helps, and whether a run in real time confirms it."""
+    modes = failing_modes(mine)
+    if not modes:
+        return []
+    samples = group_studies(mine)
+    lines = ["## Modes that fail", ""]
+    for mode in modes:
+        own, rest = (_range(spans) for spans in (mode.times, mode.others))
+        sizes = " and ".join(map(metric_label, mode.metrics))
+        text = (
+            f"**{mode.server} with {mode.level}**, everything else its own, takes {own} for {sizes} "
+            f"({', '.join(f'`{name}`' for name in mode.scenarios)}): far beyond all {mode.modes} other modes of all "
+            f"servers, which take {rest}. That is a failure of this mode, and not what a setting is worth. Its runs "
+            f"are left out of the effects below, and marked {FAILS} among the profiles."
+        )
+        helps = [
+            f"With `{one.factor}` {one.level} it takes {number_text(one.fastest)} to {number_text(one.slowest)} s of "
+            f"{metric_label(mode.metrics[-1])} ({format_count(one.runs, 'run')}, `{one.scenario}`)."
+            for one in remedies(mode, samples)
+        ]
+        lines += [" ".join([text, *helps, _confirmation(results, mode)]), ""]
+    return lines
+
+
+def _range(spans: Sequence[tuple[float, float]]) -> str:
+    """Times as 24 s and 32.1 s, or from the fastest to the slowest."""
+    texts = [(number_text(low), number_text(high)) for low, high in spans]
+    return " and ".join(f"{low} s" if low == high else f"{low} to {high} s" for low, high in texts)
+
+
+def _confirmation(results: Sequence[CellResult], mode: FailingMode) -> str:
+    """What runs in real time say of a mode that fails; that they are missing, and how to make one."""
+    real = [
+        result
+        for result in results
+        if not result.cell.virtual_time
+        and set(result.cell.parameters) == {FACTOR}
+        and is_of_mode(mode, result.cell.server.name, result.cell.parameters)
+        and path_text(result.cell.scenario) == mode.path
+    ]
+    values = {
+        metric: [time for result in real for time in result.values(metric, 0, "first")] for metric in mode.metrics
+    }
+    if not all(values.values()):
+        return (
+            f"No run in real time confirms it yet: `harness run {_REAL} --clients picoquic --servers {mode.server} "
+            f"--set {FACTOR}={mode.level} --engine compose`."
+        )
+    times = _range([(min(times), max(times)) for times in values.values()])
+    count = format_count(len(values[mode.metrics[0]]), "run")
+    slow = all(min(times) > rest for times, (_, rest) in zip(values.values(), mode.others, strict=True))
+    return f"{count} in real time {'confirm' if slow else 'do not confirm'} it: {times}."
+
+
+def _levels_seen(analyses: Sequence[Analysis]) -> list[str]:
+    """What runs show of levels that they did not reach: a row for each pair of each study that has some."""
+    samples = {analysis.sample.name: analysis.sample for analysis in analyses}
+    rows = []
+    for sample in samples.values():
+        renamed = [
+            f"`{name}`: {', '.join(map(str, levels))}"
+            for name, levels in sample.factors.items()
+            if any(SEEN in str(level) for level in levels)
+        ]
+        refused = [
+            f"`{name}` {reason}" for name, reason in sample.refused.items() if not name.endswith("stream_window")
+        ]
+        if renamed or refused:
+            pair = f"{sample.client}→{sample.server}"
+            rows.append(table_row([f"`{sample.scenario.name}`", pair, "; ".join(renamed), "; ".join(refused)]))
+    if not rows:
+        return []
+    head = [table_row(["study", "pair", "levels by what was seen", "left out"]), table_row(["---"] * 4)]
+    return ["## Levels that were not reached", "", _SEEN, "", *head, *rows, ""]
 
 
 def _mine(results: Sequence[CellResult]) -> list[CellResult]:
@@ -146,23 +272,45 @@ def _answer(one: Question, analyses: Sequence[Analysis]) -> list[str]:
     if not counted:
         return [_NONE]
     rows = [
-        table_row(["factor", "changes the game for", "at most worth", "where"]),
-        table_row(["---", "---:", "---:", "---"]),
+        table_row(["factor", "changes the game on", "together with", "at most worth", "where"]),
+        table_row(["---", "---", "---", "---:", "---"]),
     ]
     for each in counted:
-        changed = f"{each.changes} of {each.pairs}"
-        rows += [table_row([each.factor, changed, f"{each.largest_saving:.1f} s", each.largest_saving_at])]
+        names = f": {', '.join(each.changes)}" if each.changes else ""
+        changed = f"{len(each.changes)} of {len(each.servers)}{names}"
+        largest = each.largest_text or "–"
+        rows += [table_row([each.factor, changed, ", ".join(each.partners) or "–", largest, each.largest_at or "–"])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
-    return [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
+    lines = [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
+    return [*lines, *_left_out(one, mine), *_undecided(mine)]
+
+
+def _left_out(one: Question, mine: Sequence[Analysis]) -> list[str]:
+    """Factors of a question that the runs show not to have been what they are called."""
+    reasons = {
+        name: reason for analysis in mine for name, reason in analysis.sample.refused.items() if name in one.factors
+    }
+    return [line for name, reason in reasons.items() for line in ("", f"`{name}` does not count: {reason}.")]
+
+
+def _undecided(mine: Sequence[Analysis]) -> list[str]:
+    """The scenarios in which chance plays a part, with too few repetitions."""
+    counts = {one.sample.scenario.name: one.repetitions for one in mine if one.main_effects and not one.is_decided}
+    if not counts:
+        return []
+    names = ", ".join(f"`{name}`" for name in counts)
+    few = format_count(max(counts.values()), "repetition")
+    return ["", f"Not decided, since chance plays a part and {few} of {MIN_VALUES} cannot show anything: {names}."]
 
 
 def verdict(counted: Sequence[Tally]) -> str:
-    """What the runs answer: factors by how often they change the game."""
-    often = [tally.factor for tally in counted if tally.changes >= tally.pairs / 2]
-    at_times = [tally.factor for tally in counted if SOME * tally.pairs <= tally.changes < tally.pairs / 2]
-    hardly = [tally.factor for tally in counted if 0 < tally.changes < SOME * tally.pairs]
-    never = [tally.factor for tally in counted if not tally.changes]
-    parts = {"yes, more often than not": often, "at times": at_times, "hardly": hardly, "no": never}
+    """What the runs answer: factors by how many servers they change the game on."""
+    decided = [tally for tally in counted if tally.servers]
+    often = [tally.factor for tally in decided if len(tally.changes) >= len(tally.servers) / 2]
+    some = [tally.factor for tally in decided if 0 < len(tally.changes) < len(tally.servers) / 2]
+    never = [tally.factor for tally in decided if not tally.changes]
+    open_ = [tally.factor for tally in counted if not tally.servers]
+    parts = {"yes, on half of the servers and more": often, "on some": some, "no": never, "not decided": open_}
     text = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -181,31 +329,52 @@ def _is_sweep(one: Analysis) -> bool:
 
 @dataclass(frozen=True)
 class Tally:
-    """A factor over all pairs, paths and times."""
+    """A factor over all servers."""
 
     factor: str
-    changes: int
-    """Pairs' times of which it is worth enough."""
-    pairs: int
-    """Those that have it."""
-    largest_saving: float
-    """Seconds, where it is worth most."""
-    largest_saving_at: str
+    servers: tuple[str, ...]
+    """Those whose runs decide whether it changes the game."""
+    changes: tuple[str, ...]
+    """Those on which it does."""
+    partners: tuple[str, ...] = ()
+    """Factors that it is worth as much together with as alone, on a server on which it changes the game."""
+    largest: float = 0.0
+    """Seconds between the worst level and the best, where they are most of those that count."""
+    largest_text: str = ""
+    """The same in seconds."""
+    largest_at: str = ""
 
 
 def tallies(analyses: Iterable[Analysis]) -> list[Tally]:
-    """Every factor of these analyses, those first that change most. One repetition alone shows nothing."""
-    by: dict[str, list[tuple[Analysis, float, bool]]] = {}
+    """Every factor of these analyses, those first that change the game on the largest share of servers."""
+    by_factor: dict[str, list[tuple[Analysis, Effect]]] = {}
     for analysis in analyses:
-        for effect in analysis.main_effects if any(each.saving.n > 1 for each in analysis.main_effects) else ():
-            worth = abs(effect.saving.median)
-            by.setdefault(effect.factors[0], []).append((analysis, worth, changes_game(effect)))
-    made = []
-    for factor, each in by.items():
-        of, most, _ = max(each, key=lambda item: item[1])
-        where = f"{metric_label(of.metric)}, {of.sample.client}→{of.sample.server}, `{of.sample.scenario.name}`"
-        made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
-    return sorted(made, key=lambda tally: (-tally.changes / tally.pairs, -tally.largest_saving, tally.factor))
+        for effect in analysis.main_effects:
+            by_factor.setdefault(effect.factors[0], []).append((analysis, effect))
+    made = [_tally(factor, pairs) for factor, pairs in by_factor.items()]
+    share = {tally.factor: len(tally.changes) / max(len(tally.servers), 1) for tally in made}
+    return sorted(made, key=lambda tally: (not tally.servers, -share[tally.factor], -tally.largest, tally.factor))
+
+
+def _tally(factor: str, pairs: Sequence[tuple[Analysis, Effect]]) -> Tally:
+    decided = [(analysis, effect) for analysis, effect in pairs if analysis.is_decided]
+    counting = [(analysis, effect) for analysis, effect in decided if changes_game(effect)]
+    servers = tuple(sorted({analysis.sample.server for analysis, _ in decided}))
+    changes = tuple(sorted({analysis.sample.server for analysis, _ in counting}))
+    if not counting:
+        return Tally(factor, servers, changes)
+    partners = {
+        name
+        for analysis, _ in counting
+        for together in analysis.dominant_interactions()
+        for name in together.factors
+        if factor in together.factors and name != factor
+    }
+    of, most = max(counting, key=lambda pair: pair[1].saving.median)
+    where = f"{metric_label(of.metric)}, {of.sample.client}→{of.sample.server}, `{of.sample.scenario.name}`"
+    seconds = f"{'≥ ' if is_lower_bound(most) else ''}{round_seconds(most.saving.median, of)} s"
+    text = f"{seconds} ({most.worse[0]} → {most.better[0]})"
+    return Tally(factor, servers, changes, tuple(sorted(partners)), most.saving.median, text, where)
 
 
 _FRACTION = (
@@ -231,11 +400,12 @@ def _by_path(analyses: Sequence[Analysis], kind: str, title: str, words: str, ta
 
 
 def _tabled(mine: Sequence[Analysis], table: Table) -> list[str]:
-    """What one study came to, and that it ran once where it did."""
+    """What one study came to, and what that is where it ran once."""
     if not mine:
         return [_NONE]
-    times = {effect.saving.n for analysis in mine for effect in analysis.main_effects}
-    return [*table(mine), *(["", _ONCE] if times == {1} else [])]
+    once = {analysis.repetitions for analysis in mine if analysis.main_effects} == {1}
+    words = _ONCE_BY_CHANCE if any(analysis.chance for analysis in mine) else _ONCE
+    return [*table(mine), *(["", words] if once else [])]
 
 
 def _sweeps(analyses: Sequence[Analysis]) -> list[str]:

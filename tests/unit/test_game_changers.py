@@ -99,7 +99,8 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     text = game_changers(stored)
     assert text == snapshot
     assert every_effect(stored) == snapshot
-    assert "| server.initial_cwnd | 3 of 3 | 10.0 s | 100 MB, picoquic→quinn, `studies/fraction-50-10` |" in text
+    largest = "| – | 10.0 s (10 → 100) | 100 MB, picoquic→quinn, `studies/fraction-50-10` |"
+    assert f"| server.initial_cwnd | 1 of 1: quinn {largest}" in text
     drawn = {one.file for one in DRAWINGS if one.draw(stored) is not None}
     assert drawn == {"studies-effects-50-10-quinn.svg"}
     assert len({one.file for one in DRAWINGS}) == len(DRAWINGS)
@@ -129,12 +130,12 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [(10, "Yes, more often than not: `a`."), (9, "At times: `a`."), (1, "At times: `a`."), (0, "No: `a`.")],
+    ("changes", "answer"),
+    [("abcd", "Yes, on half of the servers and more: `x`."), ("a", "On some: `x`."), ("", "No: `x`.")],
 )
-def test_an_answer_goes_by_how_often_a_factor_changes_the_game(changes: int, said: str) -> None:
-    assert verdict([Tally("a", changes, 20, 1.0, "")]) == said
-    assert verdict([Tally("a", 1, 21, 1.0, ""), Tally("b", 0, 21, 1.0, "")]) == "Hardly: `a`; no: `b`."
+def test_an_answer_goes_by_how_many_servers_a_factor_changes_the_game_on(changes: str, answer: str) -> None:
+    assert verdict([Tally("x", tuple("abcdefgh"), tuple(changes))]) == answer
+    assert verdict([Tally("y", ("a",), ()), Tally("z", (), ())]) == "No: `y`; not decided: `z`."
 
 
 def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_name() -> None:
@@ -147,11 +148,14 @@ def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_na
     assert with_it.count("No runs are stored yet.") == 2
 
 
-def test_a_study_that_ran_once_says_that_it_has_no_intervals() -> None:
+def test_a_study_that_ran_once_says_what_that_is_worth() -> None:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     once, twice = (results(_scenario("studies/levels-50-10"), _response, n, **pair) for n in (1, 2))  # type: ignore[arg-type]
+    (lossy,) = (results(_scenario("studies/levels-250-3-lossy"), _response, 1, **pair),)  # type: ignore[arg-type]
     for page in (game_changers, every_effect):
         assert "Every cell ran once" in page(once) and "Every cell ran once" not in page(twice)
+        assert "Nothing on the path is random, so another run tells nothing new" in page(once)
+        assert "Every cell ran once, and chance plays a part: nothing here is decided." in page(lossy)
 
 
 def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> None:

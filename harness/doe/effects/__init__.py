@@ -1,6 +1,7 @@
 """Effects of a study's factors: stored cells → effects in seconds, with intervals. Pure."""
 
 from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, adjust, analyse, analyse_all
+from harness.doe.effects.levels import as_observed
 from harness.doe.effects.samples import CombinationRuns, StudySample, group_studies, metrics_of
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "adjust",
     "analyse",
     "analyse_all",
+    "as_observed",
     "group_studies",
     "metrics_of",
 ]

@@ -30,6 +30,8 @@ from harness.doe.effects.evidence import (
     permutation_p,
     pseudoinverse,
 )
+from harness.doe.effects.failing_modes import failing_modes, without_failing_modes
+from harness.doe.effects.levels import as_observed
 from harness.doe.effects.samples import StudySample, TimedRun, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
@@ -158,6 +160,8 @@ def _matrix(rows: Rows, counts: Sequence[int], terms: Sequence[Term]) -> Array:
 NEGLIGIBLE_SHARE = 0.01
 #: Of the smaller main effect of two factors: an interaction as large as that stands before both of them.
 DOMINANT_SHARE = 0.8
+#: A share of a difference from the base, within which another one is alike, and how many other factors make it shared.
+_ALIKE, _OTHERS = 0.1, 2
 #: Of the time: a smaller interaction does not stand before the effects of its factors.
 _CLEAR_SHARE = 0.05
 
@@ -182,6 +186,8 @@ class Effect:
     """Whether the design varies one factor at a time: the effect is that at the base of all others, alone."""
     ratio_without_run: float | None
     """The ratio without the run that it rests on most; None where no run can be left out."""
+    is_shared: bool
+    """Whether cells of two other factors differ from the base by as much: then it is no factor's effect."""
     p: float | None
     """Of the permutation test over repetitions. None where chance plays no part, or repetitions are too few, and for
     interactions, which are not tested."""
@@ -207,7 +213,7 @@ class Effect:
     @property
     def is_significant(self) -> bool:
         """Whether the runs show the effect, and show it as this factor's."""
-        if not self.is_told_apart or self.rests_on_one_run or self.ratio.median <= 1:
+        if not self.is_told_apart or self.rests_on_one_run or self.is_shared or self.ratio.median <= 1:
             return False
         return not self.chance or (self.adjusted_p is not None and self.adjusted_p <= ALPHA)
 
@@ -321,8 +327,10 @@ def _span(values: Iterable[float]) -> Interval:
 
 
 def analyse_all(results: Iterable[CellResult]) -> list[Analysis]:
-    """Analyses of every time of every study among stored cells."""
-    return adjust([analyse(study, metric) for study in group_studies(results) for metric in metrics_of(study.scenario)])
+    """Analyses of every time of every study among stored cells, without modes that fail and levels not reached."""
+    results = list(results)
+    samples = as_observed(without_failing_modes(group_studies(results), failing_modes(results)))
+    return adjust([analyse(study, metric) for study in samples for metric in metrics_of(study.scenario)])
 
 
 def adjust(analyses: Sequence[Analysis]) -> list[Analysis]:
@@ -494,6 +502,25 @@ class _EffectBuilder:
         least = influence(model.columns(rows), np.log([run.seconds for run in self.runs]), contrast)
         return None if least is None else float(np.exp(least))
 
+    def _is_shared(self, n: int, worse: int, better: int) -> bool:
+        """Whether cells of two other factors differ from the base by as much as the levels of this one, to a tenth.
+
+        Such a jump is the base's, or that of a sender which any change tips over; it is no factor's. Of studies whose
+        cells ran once beside one base: others have runs to check it by.
+        """
+        logs = {run.levels: float(np.log(run.seconds)) for run in self.runs}
+        base = logs.get((0,) * len(self.names))
+        if not self._holds_at_base or len(logs) < len(self.runs) or base is None or 0 not in (worse, better):
+            return False
+        steps = [(levels, value - base) for levels, value in logs.items() if any(levels)]
+        own = next(step for levels, step in steps if levels[n] == worse + better)
+        like = {
+            next(k for k, level in enumerate(levels) if level)
+            for levels, step in steps
+            if not levels[n] and abs(step - own) <= _ALIKE * abs(own)
+        }
+        return len(like) >= _OTHERS
+
     @property
     def _holds_at_base(self) -> bool:
         study = self.study.scenario.study
@@ -510,6 +537,7 @@ class _EffectBuilder:
         better, worse = order[0], order[-1]
         slow, fast = self._mean(model, n, worse), self._mean(model, n, better)
         checked = self._checked_model
+        without = self._without_run(checked, checked.contrast({n: worse}) - checked.contrast({n: better}))
         p = None
         if self.chance:
             p = permutation_p([self.fits.logs(self._mean(model, n, place)) for place in range(len(levels))])
@@ -521,7 +549,8 @@ class _EffectBuilder:
             ratio=_span(np.exp(self.fits.logs(slow - fast))),
             aliased=self._aliases((n,)),
             holds_at_base=self._holds_at_base,
-            ratio_without_run=self._without_run(checked, checked.contrast({n: worse}) - checked.contrast({n: better})),
+            ratio_without_run=without,
+            is_shared=self._is_shared(n, worse, better),
             p=p,
             adjusted_p=p,
             chance=self.chance,
@@ -551,6 +580,7 @@ class _EffectBuilder:
             aliased=self._aliases(term),
             holds_at_base=False,
             ratio_without_run=self._without_run(checked, half) if checked is self.fits.model else None,
+            is_shared=False,
             p=None,
             adjusted_p=None,
             chance=self.chance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Interval, proven_outcome
@@ -71,6 +71,8 @@ class StudySample:
     factors: Mapping[str, tuple[ParameterValue, ...]]
     """Name → the levels that were run, the base first."""
     cells: tuple[CombinationRuns, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """FACTOR, or FACTOR LEVEL, that is left out since the runs show that it was not reached → what they show."""
 
     @property
     def name(self) -> str:

@@ -119,6 +119,8 @@ def _doubt_text(effect: Effect) -> str:
     if effect.rests_on_one_run and effect.ratio_without_run is not None:
         left = effect.ratio_without_run - 1
         return f", {left:.0%} of the time without one run" if left >= NEGLIGIBLE_SHARE else ", nothing without one run"
+    if effect.is_shared:
+        return ", as much as other factors' cells differ from the base"
     if effect.adjusted_p is not None and not effect.is_significant:
         return f", which the runs do not show (p = {effect.adjusted_p:.2f})"
     return ""

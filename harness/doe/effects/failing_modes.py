@@ -1,0 +1,158 @@
+"""Modes of a server that fail: their runs are far beyond those of all other modes of all servers. Pure.
+
+A mode is a server with one congestion control and everything else its own. What settings are worth in a mode that fails
+says how it fails, and not what the settings are worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.doe.effects.samples import CombinationRuns, StudySample, metrics_of
+from harness.evaluation.cell_result import CellResult
+from harness.planning.sampling import has_chance
+from harness.scenario.parameters import PARAMETERS, ParameterValue
+from harness.scenario.schema import Scenario
+
+#: What tells the modes of a server apart.
+FACTOR = "server.congestion_control"
+#: A mode fails whose fastest run takes so many times as long as the slowest of all other modes.
+_BEYOND = 2.0
+#: The fewest other modes to compare one with.
+_FEWEST = 3
+
+Mode = tuple[str, ParameterValue | None]
+
+
+@dataclass(frozen=True)
+class FailingMode:
+    """A mode that fails on some paths."""
+
+    server: str
+    level: ParameterValue
+    """Of `FACTOR`."""
+    metrics: tuple[str, ...]
+    """Those times of the first path in which it is beyond all others."""
+    times: tuple[tuple[float, float], ...]
+    """For each of them its fastest and slowest run, seconds."""
+    others: tuple[tuple[float, float], ...]
+    """For each of them the fastest and the slowest run of all other modes, seconds."""
+    modes: int
+    """Other modes on the first path."""
+    scenarios: tuple[str, ...]
+    """Where its runs are."""
+    path: str
+    """The first path, to find other runs on it."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A setting with which a mode does not fail."""
+
+    factor: str
+    level: ParameterValue
+    fastest: float
+    """Seconds of the mode's last time that is beyond all others'."""
+    slowest: float
+    runs: int
+    scenario: str
+
+
+def failing_modes(results: Iterable[CellResult]) -> list[FailingMode]:
+    """The modes of servers that fail, among cells in virtual time that set nothing but the mode, without chance."""
+    by_path: dict[str, dict[Mode, list[CellResult]]] = {}
+    for result in results:
+        cell = result.cell
+        alone = set(cell.parameters) <= {FACTOR} and cell.scenario.study is not None
+        if alone and cell.virtual_time and not has_chance(cell.scenario):
+            by_path.setdefault(path_text(cell.scenario), {}).setdefault((cell.server.name, _level(result)), []).append(
+                result
+            )
+    found: dict[Mode, FailingMode] = {}
+    for modes in by_path.values():
+        for mode in modes:
+            failing = _failing_mode(mode, modes)
+            if failing is not None:
+                known = found.get(mode)
+                names = (*known.scenarios, *failing.scenarios) if known else failing.scenarios
+                found[mode] = replace(known or failing, scenarios=tuple(dict.fromkeys(names)))
+    return [found[mode] for mode in sorted(found, key=str)]
+
+
+def path_text(scenario: Scenario) -> str:
+    """The paths of a scenario as text, equal for equal ones."""
+    return str({name: path.model_dump() for name, path in scenario.every_path.items()})
+
+
+def remedies(mode: FailingMode, samples: Iterable[StudySample]) -> list[Remedy]:
+    """Settings with which no run of a mode on its path takes longer than the slowest of all other modes did."""
+    found = []
+    for sample in samples:
+        names = list(sample.factors)
+        if sample.server != mode.server or path_text(sample.scenario) != mode.path or FACTOR not in names:
+            continue
+        place = names.index(FACTOR)
+        own = [cell for cell in sample.cells if sample.factors[FACTOR][cell.levels[place]] == mode.level]
+        for n, name in enumerate(names):
+            for number, level in enumerate(sample.factors[name]) if n != place else ():
+                mine = [cell for cell in own if cell.levels[n] == number]
+                seconds = [time for cell in mine for time, _ in cell.times(mode.metrics[-1]).values()]
+                if len(mine) > 1 and max(seconds, default=math.inf) <= mode.others[-1][1]:
+                    found.append(Remedy(name, level, min(seconds), max(seconds), len(seconds), sample.scenario.name))
+    return found
+
+
+def without_failing_modes(samples: Sequence[StudySample], modes: Sequence[FailingMode]) -> list[StudySample]:
+    """Samples without the runs of modes that fail."""
+    levels = {(mode.server, mode.level) for mode in modes}
+    return [_without(sample, {level for server, level in levels if server == sample.server}) for sample in samples]
+
+
+def is_of_mode(mode: FailingMode, server: str, settings: Mapping[str, ParameterValue]) -> bool:
+    """Whether a server with these settings is in a mode."""
+    return server == mode.server and settings.get(FACTOR) == mode.level
+
+
+def _without(sample: StudySample, levels: set[ParameterValue]) -> StudySample:
+    if FACTOR not in sample.factors:
+        return sample
+    place = list(sample.factors).index(FACTOR)
+    refused = {f"{FACTOR} {level}": "that mode fails" for level in sample.factors[FACTOR] if level in levels}
+    if not refused:
+        return sample
+    cells = tuple(cell for cell in sample.cells if sample.factors[FACTOR][cell.levels[place]] not in levels)
+    return replace(sample, cells=cells, refused={**sample.refused, **refused}).with_occurring_levels()
+
+
+def _level(result: CellResult) -> ParameterValue | None:
+    """The congestion control that a cell has: what it sets, or the server's own; None where nothing tells it."""
+    cell = result.cell
+    setting = cell.implementation("server", 0).setting("server", "congestion_control")
+    default = None if setting is None or setting.default is None else setting.default
+    own = None if default is None else PARAMETERS["congestion_control"].canonical(default)
+    return cell.parameters.get(FACTOR, own)
+
+
+def _failing_mode(mode: Mode, modes: Mapping[Mode, Sequence[CellResult]]) -> FailingMode | None:
+    server, level = mode
+    others = [result for other, cells in modes.items() if other != mode for result in cells]
+    if level is None or len(modes) <= _FEWEST:
+        return None
+    beyond = []
+    for metric in metrics_of(modes[mode][0].cell.scenario):
+        own, rest = _times(modes[mode], metric), _times(others, metric)
+        if own and rest and min(own) > _BEYOND * max(rest):
+            beyond.append((metric, (min(own), max(own)), (min(rest), max(rest))))
+    if not beyond:
+        return None
+    metrics, times, other_times = zip(*beyond, strict=True)
+    names = tuple(dict.fromkeys(result.cell.scenario.name for result in modes[mode]))
+    path = path_text(modes[mode][0].cell.scenario)
+    return FailingMode(server, level, metrics, times, other_times, len(modes) - 1, names, path)
+
+
+def _times(results: Iterable[CellResult], metric: str) -> list[float]:
+    cells = (CombinationRuns(result, ()) for result in results)
+    return [seconds for cell in cells for seconds, _ in cell.times(metric).values()]
