@@ -187,6 +187,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "coexistence.md",
         "ecn.md",
         "picoquic.md",
+        "published.md",
         "queues.md",
         "reordering.md",
         "handover.md",

@@ -1,0 +1,25 @@
+"""Our runs beside figures that others published."""
+
+from harness.report.studies import Study
+from studies.published.claims import SOURCE
+from studies.published.page import published
+
+STUDY = Study(
+    source=SOURCE,
+    text=published,
+    scenarios=(
+        "satellite/fau-sat",
+        "satellite/fau-satl",
+        "satellite/fau-sat-deep",
+        "satellite/fau-satl-deep",
+        "satellite/large-lossy",
+        "interop/goodput",
+        "interop/crosstraffic",
+        "studies/ack-ratio-50-10",
+        "web/geo",
+        "web/geo-split",
+        "dumbbell/beside-tcp",
+    ),
+    place=1,
+    page="published.md",
+)
