@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.doe.effects import Analysis, Effect, StudySample
+from harness.doe.effects import Analysis, Effect, StudySample, foreign_bases
 from harness.doe.effects.analysis import NEGLIGIBLE_SHARE
 from harness.doe.effects.samples import ProfileSample
 from harness.doe.effects.summary import (
@@ -60,6 +60,7 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
         left_out = dict.fromkeys(pair for analysis in group for pair in analysis.cells_without_time)
         blocks += [
             Heading(subject_name, 3),
+            *_base_lines(group[0].sample),
             BulletList([summarise(analysis) for analysis in group], bullet="*"),
             *(_effects_table(group) if any(analysis.main_effects for analysis in group) else []),
             BulletList([residual_text(analysis) for analysis in group if analysis.main_effects], bullet="*"),
@@ -67,6 +68,12 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
             BulletList([f"left out: {name}: {why}" for name, why in group[0].sample.refused.items()], bullet="*"),
         ]
     return blocks
+
+
+def _base_lines(sample: StudySample) -> list[Block]:
+    """The base of a study of one factor at a time, where it is not what the pair does untold."""
+    bases = [f"{name} {base} (its own: {own})" for name, (base, own) in foreign_bases(sample).items()]
+    return [Paragraph(f"Beside a base that is not the pair's own: {', '.join(bases)}.")] if bases else []
 
 
 def _effects_table(analyses: Sequence[Analysis]) -> list[Block]:

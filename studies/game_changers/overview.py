@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.doe.effects import Analysis, Effect
+from harness.doe.effects import Analysis, Effect, foreign_bases
 from harness.doe.effects.failing_modes import FailingMode, is_of_mode
 from harness.doe.effects.samples import ProfileRow, ProfileSample
 from harness.doe.effects.summary import is_hidden, is_lower_bound, is_negligible, metric_label, round_seconds
@@ -50,13 +50,33 @@ def worth_table(mine: Sequence[Analysis]) -> list[str]:
     times = " / ".join(metric_label(analysis.metric) for analysis in next(iter(pairs.values())))
     clients = {client for client, _ in pairs}
     rows = [
-        table_row([f"worth, seconds of {times}", *(f"`{name}`" for name in factors)]),
+        table_row([f"worth, seconds of {times}", *(f"`{name}`{_base_text(name, mine)}" for name in factors)]),
         table_row(["---", *["---:"] * len(factors)]),
     ]
     for (client, server), analyses in pairs.items():
         who = server if len(clients) == 1 else f"{client} → {server}"
         rows.append(table_row([who, *(_worth(name, analyses) for name in factors)]))
     return rows
+
+
+def _base_text(factor: str, mine: Sequence[Analysis]) -> str:
+    """The base of a factor for the table's head, where it is not the own default of all rows' stacks."""
+    samples = {(analysis.sample.client, analysis.sample.server): analysis.sample for analysis in mine}
+    having = [sample for sample in samples.values() if factor in sample.factors]
+    foreign = [sample for sample in having if factor in foreign_bases(sample)]
+    if not foreign:
+        return ""
+    base, _ = foreign_bases(foreign[0])[factor]
+    role = "client" if factor.startswith("client.") else "server"
+    names, owners = (
+        list(dict.fromkeys(sample.client if role == "client" else sample.server for sample in group))
+        for group in (foreign, [sample for sample in having if sample not in foreign])
+    )
+    if len(owners) < len(names):
+        whose = f"own of {', '.join(owners)} alone" if owners else "nobody's own"
+    else:
+        whose = f"not of {', '.join(names)}"
+    return f" from {base}, {whose}"
 
 
 def _factors(analysis: Analysis) -> list[str]:

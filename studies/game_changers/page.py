@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from harness.doe.effects import Analysis, Effect, analyse_all, group_studies
+from harness.doe.effects import Analysis, Effect, analyse_all, analyse_samples, group_beside_own, group_studies
 from harness.doe.effects.failing_modes import (
     FACTOR,
     FailingMode,
@@ -126,7 +126,7 @@ was tried and fails; none does where every set was.
 def game_changers(results: Sequence[CellResult]) -> str:
     """The page."""
     mine = _mine(results)
-    analyses = analyse_all(mine)
+    analyses = [*analyse_all(mine), *_beside_own(mine)]
     return "\n".join(
         [
             _HEAD,
@@ -134,6 +134,7 @@ def game_changers(results: Sequence[CellResult]) -> str:
             *_questions(analyses),
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, worth_table),
+            *_by_path(_own(analyses), "reach", "Every setting alone, beside each stack's own", _OWN, worth_table, [""]),
             *_sweeps(analyses),
             *_heat(analyses, worth_table),
             *_profiles(group_profiles(mine), _PROFILES, partial(profiles_table, failing=failing_modes(mine))),
@@ -145,12 +146,13 @@ def game_changers(results: Sequence[CellResult]) -> str:
 def every_effect(results: Sequence[CellResult]) -> str:
     """The page of details."""
     mine = _mine(results)
-    analyses = analyse_all(mine)
+    analyses = [*analyse_all(mine), *_beside_own(mine)]
     return "\n".join(
         [
             _DETAILS,
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _effects),
+            *_by_path(_own(analyses), "reach", "Every setting alone, beside each stack's own", _OWN, _effects, [""]),
             *_heat(analyses, _effects),
             *_profiles(group_profiles(mine), "## Document 004's columns as profiles\n", _by_pair),
             *_levels_seen(analyses),
@@ -213,6 +215,16 @@ def _confirmation(results: Sequence[CellResult], mode: FailingMode) -> str:
     return f"{count} in real time {'confirm' if slow else 'do not confirm'} it: {times}."
 
 
+def _beside_own(mine: Sequence[CellResult]) -> list[Analysis]:
+    """Every setting that searches tried alone, beside each pair's own defaults."""
+    cells = [result for path in PATHS for result in _same_lab(mine, _scenario("reach", path))]
+    return analyse_samples(group_beside_own(cells), failing_modes(mine))
+
+
+def _own(analyses: Sequence[Analysis]) -> list[Analysis]:
+    return [analysis for analysis in analyses if analysis.sample.is_beside_own]
+
+
 def _levels_seen(analyses: Sequence[Analysis]) -> list[str]:
     """What runs show of levels that they did not reach: a row for each pair of each study that has some."""
     samples = {analysis.sample.name: analysis.sample for analysis in analyses}
@@ -266,7 +278,8 @@ def _answer(one: Question, analyses: Sequence[Analysis]) -> list[str]:
     mine = [
         analysis
         for analysis in analyses
-        if _near(analysis) == one.near and (_named(analysis, kinds) or _is_sweep(analysis))
+        if _near(analysis) == one.near
+        and (_named(analysis, kinds) or _is_sweep(analysis) or analysis.sample.is_beside_own)
     ]
     counted = [tally for tally in tallies(mine) if not one.factors or tally.factor in one.factors]
     if not counted:
@@ -381,16 +394,25 @@ _FRACTION = (
     "Nine factors of two levels in a fraction of resolution IV: no factor is taken for two others together; which "
     "interactions are taken for each other stands beside them."
 )
-_LEVELS = "One factor at a time: what a level is worth beside the base of all others, and nothing of two together."
+_LEVELS = (
+    "One factor at a time: what a level is worth beside the base of all others, and nothing of two together. The base "
+    "is the same for all stacks: the table's head says whose own it is not."
+)
+_OWN = (
+    "One setting at a time beside what each stack does when it is told nothing, from the cells of the searches below. "
+    "A connection's credit is none of them."
+)
 
 
 Table = Callable[[Sequence[Analysis]], list[str]]
 """Some of a study's analyses → lines."""
 
 
-def _by_path(analyses: Sequence[Analysis], kind: str, title: str, words: str, table: Table) -> list[str]:
+def _by_path(
+    analyses: Sequence[Analysis], kind: str, title: str, words: str, table: Table, starts: Sequence[str] = ("", NEAR)
+) -> list[str]:
     lines = [f"## {title}", "", words, ""]
-    for start in ("", NEAR):
+    for start in starts:
         for path, name in PATHS.items():
             scenario = _scenario(kind, f"{start}{path}")
             mine = [analysis for analysis in analyses if analysis.sample.scenario.name == scenario]
@@ -453,10 +475,24 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
 
 
 def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
-    """A search's cells. Some are the same as in other studies of its path, and every cell is stored under one name.
+    """A search's cells, and what its pairs do as they are: that stands under the satellite's cases, with more runs."""
+    mine = _same_lab(results, name)
+    if not mine:
+        return []
+    scenario = mine[0].cell.scenario
+    cells = [result for result in results if result.cell.scenario.objectives == scenario.objectives]
+    return [
+        *mine,
+        *(
+            replace(result, cell=result.cell.model_copy(update={"scenario": scenario}))
+            for result in cells
+            if result.cell.scenario.name != name and _is_as_it_is(result, scenario)
+        ),
+    ]
 
-    What a pair does as it is stands under the satellite's cases too, with more runs.
-    """
+
+def _same_lab(results: Sequence[CellResult], name: str) -> list[CellResult]:
+    """A scenario's cells, and those of the same lab: every cell is stored under one name."""
     mine = [result for result in results if result.cell.scenario.name == name]
     if not mine:
         return []
@@ -466,14 +502,7 @@ def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
         for result in results
         if result.cell.scenario.name != name and result.cell.scenario.objectives == scenario.objectives
     ]
-    return [
-        *mine,
-        *(
-            replace(result, cell=cell)
-            for result, cell in shared
-            if lab_digest(cell) == result.cell.compiled or _is_as_it_is(result, scenario)
-        ),
-    ]
+    return [*mine, *(replace(result, cell=cell) for result, cell in shared if lab_digest(cell) == result.cell.compiled)]
 
 
 def _is_as_it_is(result: CellResult, scenario: Scenario) -> bool:

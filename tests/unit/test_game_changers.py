@@ -122,11 +122,12 @@ def test_where_there_are_many_cells_the_site_has_a_designs_cells_on_the_studys_p
 
 def test_a_page_without_runs_says_so_everywhere() -> None:
     text = game_changers([])
-    # Four questions, two designs of six paths, seven sweeps, a heat map, profiles of six paths, searches of three.
-    assert text.count("No runs are stored yet.") == 4 + 12 + 7 + 1 + 6 + 3
+    # Four questions, two designs of six paths, seven sweeps, a heat map, profiles of six paths, searches of three, and
+    # their settings alone.
+    assert text.count("No runs are stored yet.") == 4 + 12 + 7 + 1 + 6 + 3 + 3
     assert "**50/10 Mbit/s, 20 ms, 10 MB** (`studies/levels-near-50-10`)" in text
-    # Those of the details: two designs and profiles of six paths, a heat map.
-    assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 6 + 1
+    # Those of the details: two designs and profiles of six paths, a heat map, settings alone on three paths.
+    assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 6 + 1 + 3
 
 
 @pytest.mark.parametrize(

@@ -148,3 +148,23 @@ def test_a_mode_that_fails_is_said_to_once_and_is_worth_nothing() -> None:
     assert "| quiche | 6.21 / 8.17 / 24.05 ✕ | 26.56 / 34.61 / 51.51 ✕ ⊗ |" in page
     # Without the runs that set nothing but the mode nobody knows, and the mode's runs count.
     assert not failing_modes(stored("studies/levels-50-10"))
+
+
+def test_a_base_that_is_not_a_stack_s_own_is_named_in_the_table_s_head() -> None:
+    page = game_changers(stored("studies/levels-50-10", "studies/reach-50-10", "studies/profiles-50-10"))
+    levels = page.partition("(`studies/levels-50-10`)")[2]
+    head = next(line for line in levels.splitlines() if line.startswith("| worth"))
+    assert "| `server.initial_rtt` from 100 ms, own of aioquic alone |" in head
+    assert "| `server.congestion_control` from cubic, not of aioquic, picoquic, tquic |" in head
+    assert "| `server.initial_cwnd` from 10, not of tquic |" in head
+    assert "| `client.max_ack_delay` from 5 ms, nobody's own |" in head
+    own = page.partition("**50/10 Mbit/s** (`studies/reach-50-10`)")[2]
+    head, _, *rows = (line for line in own.splitlines() if line.startswith("|"))
+    assert " from " not in head
+    # Beside their own 333 ms a shorter initial RTT is worth 100 % and more on tquic, whose own is BBR, and on nobody else.
+    tquic = next(row for row in rows if row.startswith("| tquic |"))
+    assert "| **14.2** / **20.3** / **29.6** |" in tquic
+    columns = [row.split(" | ")[3] for row in rows[:8] if not row.startswith("| tquic |")]
+    assert not any("**" in column for column in columns)
+    details = every_effect(stored("studies/levels-50-10"))
+    assert "Beside a base that is not the pair's own: server.congestion_control cubic (its own: bbr)," in details

@@ -1,8 +1,24 @@
 """Effects of a study's factors: stored cells → effects in seconds, with intervals. Pure."""
 
-from harness.doe.effects.analysis import Analysis, Conditional, Effect, Response, adjust, analyse, analyse_all
+from harness.doe.effects.analysis import (
+    Analysis,
+    Conditional,
+    Effect,
+    Response,
+    adjust,
+    analyse,
+    analyse_all,
+    analyse_samples,
+)
 from harness.doe.effects.levels import as_observed
-from harness.doe.effects.samples import CombinationRuns, StudySample, group_studies, metrics_of
+from harness.doe.effects.samples import (
+    CombinationRuns,
+    StudySample,
+    foreign_bases,
+    group_beside_own,
+    group_studies,
+    metrics_of,
+)
 
 __all__ = [
     "Analysis",
@@ -14,7 +30,10 @@ __all__ = [
     "adjust",
     "analyse",
     "analyse_all",
+    "analyse_samples",
     "as_observed",
+    "foreign_bases",
+    "group_beside_own",
     "group_studies",
     "metrics_of",
 ]

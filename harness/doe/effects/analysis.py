@@ -30,7 +30,7 @@ from harness.doe.effects.evidence import (
     permutation_p,
     pseudoinverse,
 )
-from harness.doe.effects.failing_modes import failing_modes, without_failing_modes
+from harness.doe.effects.failing_modes import FailingMode, failing_modes, without_failing_modes
 from harness.doe.effects.levels import as_observed
 from harness.doe.effects.samples import StudySample, TimedRun, group_studies, metrics_of
 from harness.evaluation.cell_result import CellResult
@@ -329,8 +329,13 @@ def _span(values: Iterable[float]) -> Interval:
 def analyse_all(results: Iterable[CellResult]) -> list[Analysis]:
     """Analyses of every time of every study among stored cells, without modes that fail and levels not reached."""
     results = list(results)
-    samples = as_observed(without_failing_modes(group_studies(results), failing_modes(results)))
-    return adjust([analyse(study, metric) for study in samples for metric in metrics_of(study.scenario)])
+    return analyse_samples(group_studies(results), failing_modes(results))
+
+
+def analyse_samples(samples: Sequence[StudySample], modes: Sequence[FailingMode]) -> list[Analysis]:
+    """Analyses of every time of samples, without these modes and without levels not reached."""
+    observed = as_observed(without_failing_modes(samples, modes))
+    return adjust([analyse(study, metric) for study in observed for metric in metrics_of(study.scenario)])
 
 
 def adjust(analyses: Sequence[Analysis]) -> list[Analysis]:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.doe.effects.samples import CombinationRuns, StudySample, metrics_of
-from harness.planning.sweep import full_names
 from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, parse_parameter_name
 from harness.units import Size
 
@@ -126,7 +126,7 @@ def _observed_levels(sample: StudySample, name: str) -> list[_Level] | None:
     alone = study is not None and study.kind == "one-at-a-time"
     levels = []
     for level_place, value in enumerate(sample.factors[name]):
-        asked = PARAMETERS[parameter].number(value)
+        asked = _number(parameter, value)
         if asked is None:
             return None
         cells = [
@@ -135,20 +135,26 @@ def _observed_levels(sample: StudySample, name: str) -> list[_Level] | None:
             if cell.levels[place] == level_place
             and not (alone and any(level for n, level in enumerate(cell.levels) if n != place))
         ]
-        observed = [shown for cell in cells if (shown := _observed(cell, name, role, parameter)) is not None]
+        observed = [shown for cell in cells if (shown := _observed(cell, value, role, parameter)) is not None]
         deviating = sum(not agrees for _, agrees in observed)
         seen = tuple(number for number, _ in observed) or (asked,)
         levels.append(_Level(level_place, value, asked, seen, deviating * 2 <= len(observed)))
     return levels
 
 
-def _observed(cell: CombinationRuns, name: str, role: Role, parameter: str) -> tuple[float, bool] | None:
+def _number(parameter: str, value: ParameterValue) -> float | None:
+    """A level in base units; None for a word, and for a default that nobody states."""
+    with suppress(ValueError):
+        return PARAMETERS[parameter].number(value)
+    return None
+
+
+def _observed(cell: CombinationRuns, setting: ParameterValue, role: Role, parameter: str) -> tuple[float, bool] | None:
     """What the runs of a cell show of a parameter, and whether most of them show what was set; None for nothing.
 
     Each kind of evidence may see its own side of a parameter: what agrees with the value that was set is what counts.
     """
     values, deviating, runs = list[float](), 0, 0
-    setting = cell.result.cell.parameters[full_names(name)[0]]
     for _, measured in cell.result.runs:
         numbers = [
             observation.value
@@ -218,7 +224,7 @@ def _raised_credit(sample: StudySample, name: str) -> str:
     sizes = [Size.parse(metric.removeprefix("milestone_")) for metric in metrics_of(scenario) if "milestone" in metric]
     for cell in sample.cells:
         level = sample.factors[name][cell.levels[place]]
-        credit = PARAMETERS[name.rpartition(".")[2]].number(level) or 0.0
+        credit = _number(name.rpartition(".")[2], level) or 0.0
         times = [cell.times(f"milestone_{size.label()}") for size in sizes]
         for (first, early), (last, late) in pairwise(zip(sizes, times, strict=True)):
             for repetition in early.keys() & late.keys():

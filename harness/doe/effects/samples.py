@@ -12,7 +12,7 @@ from harness.outcome import Cell, Interval, proven_outcome
 from harness.planning.design import design_for_pair, flow_pair, honoured_levels
 from harness.planning.sweep import Point, full_names, point_at
 from harness.scenario.metric_names import MetricName
-from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, parse_parameter_name
 from harness.scenario.schema import Scenario
 from harness.units import Duration, Percentage, Rate, Size
 
@@ -73,6 +73,8 @@ class StudySample:
     cells: tuple[CombinationRuns, ...]
     refused: Mapping[str, str] = field(default_factory=dict)
     """FACTOR, or FACTOR LEVEL, that is left out since the runs show that it was not reached → what they show."""
+    is_beside_own: bool = False
+    """Whether its base is what the pair does without being told anything."""
 
     @property
     def name(self) -> str:
@@ -198,6 +200,94 @@ def _number(name: str, level: ParameterValue) -> float:
         with suppress(ValueError):
             return float(kind.parse(str(level)).value)
     return math.inf
+
+
+# --- A stack's own defaults as the base of a study.
+
+
+#: The level of a factor whose default nobody states.
+OWN = "own"
+
+
+def own_default(sample: StudySample, name: str) -> ParameterValue:
+    """What an endpoint does without being told: the default of a factor that its manifest states, or `OWN`."""
+    cell = sample.cells[0].result.cell
+    return _own_default(cell, name)
+
+
+def _own_default(cell: Cell, name: str) -> ParameterValue:
+    try:
+        role, parameter = parse_parameter_name(name)
+    except ValueError:
+        return OWN
+    setting = cell.implementation(role, 0).setting(role, parameter)
+    if setting is None or setting.default is None:
+        return OWN
+    return PARAMETERS[parameter].canonical(setting.default)
+
+
+def foreign_bases(sample: StudySample) -> dict[str, tuple[ParameterValue, ParameterValue]]:
+    """Factor → (base of the study, the endpoint's own default), where they differ and one factor varies at a time."""
+    study = sample.scenario.study
+    if study is None or study.kind != "one-at-a-time" or sample.is_beside_own:
+        return {}
+    bases = {
+        name: point_at(Point(sample.scenario, {}), {name: study.factors[name][0]}).parameters[full_names(name)[0]]
+        for name in sample.factors
+        if name in study.factors
+    }
+    owns = {name: own_default(sample, name) for name in bases}
+    return {name: (base, owns[name]) for name, base in bases.items() if base != owns[name]}
+
+
+def group_beside_own(results: Iterable[CellResult]) -> list[StudySample]:
+    """Samples of cells that set one factor of a study, or none: every setting alone, beside a pair's own defaults.
+
+    Searches (`harness.doe.minimal_settings`) run such cells. Pairs without a cell that sets nothing are left out.
+    """
+    groups: dict[tuple[str, ...], list[CellResult]] = {}
+    for result in results:
+        cell = result.cell
+        if cell.scenario.study is not None and cell.scenario.study.factors and len(_settings(cell)) <= 1:
+            place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed))
+            groups.setdefault(place, []).append(result)
+    made = [_beside_own(group) for _, group in sorted(groups.items())]
+    return [sample for sample in made if sample is not None and sample.factors]
+
+
+def _settings(cell: Cell) -> dict[str, ParameterValue]:
+    """What a cell sets beside what its scenario does."""
+    base = cell.scenario.parameters
+    return {name: value for name, value in cell.parameters.items() if base.get(name) != value}
+
+
+def _beside_own(group: list[CellResult]) -> StudySample | None:
+    cell, study = group[0].cell, group[0].cell.scenario.study
+    if study is None or all(_settings(result.cell) for result in group):
+        return None
+    factors: dict[str, tuple[ParameterValue, ...]] = {}
+    for name in study.factors:
+        full = full_names(name)[0]
+        levels = dict.fromkeys(
+            _settings(result.cell)[full] for result in group if list(_settings(result.cell)) == [full]
+        )
+        if levels:
+            own = _own_default(cell, name)
+            factors[name] = (own, *(level for level in levels if level != own))
+    cells = []
+    for result in group:
+        settings = _settings(result.cell)
+        levels_of = {name: settings.get(full_names(name)[0], values[0]) for name, values in factors.items()}
+        known = all(full in {full_names(name)[0] for name in factors} for full in settings)
+        if known:
+            places = tuple(values.index(levels_of[name]) for name, values in factors.items())
+            cells.append(CombinationRuns(result, places))
+    unique = {runs.levels: runs for runs in sorted(cells, key=lambda runs: len(runs.result.runs))}
+    sample = StudySample(
+        cell.scenario, cell.client.name, cell.server.name, cell.engine, {}, factors,
+        tuple(unique[levels] for levels in sorted(unique)), is_beside_own=True,
+    )  # fmt: skip
+    return sample.with_occurring_levels()
 
 
 # --- The stored cells of a study's profiles, per pair: the times with each profile, and settings not honoured. Pure.
