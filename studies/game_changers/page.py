@@ -295,13 +295,16 @@ def _answer(one: Question, analyses: Sequence[Analysis]) -> list[str]:
         rows += [table_row([each.factor, changed, ", ".join(each.partners) or "–", largest, each.largest_at or "–"])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
     lines = [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
-    return [*lines, *_left_out(one, mine), *_undecided(mine)]
+    return [*lines, *_left_out(one, mine, {tally.factor for tally in counted}), *_undecided(mine)]
 
 
-def _left_out(one: Question, mine: Sequence[Analysis]) -> list[str]:
-    """Factors of a question that the runs show not to have been what they are called."""
+def _left_out(one: Question, mine: Sequence[Analysis], counted: set[str]) -> list[str]:
+    """Factors of a question that count nowhere: the runs show that their levels were not what they are called."""
     reasons = {
-        name: reason for analysis in mine for name, reason in analysis.sample.refused.items() if name in one.factors
+        name: reason
+        for analysis in mine
+        for name, reason in analysis.sample.refused.items()
+        if name in one.factors and name not in counted
     }
     return [line for name, reason in reasons.items() for line in ("", f"`{name}` does not count: {reason}.")]
 
@@ -312,8 +315,8 @@ def _undecided(mine: Sequence[Analysis]) -> list[str]:
     if not counts:
         return []
     names = ", ".join(f"`{name}`" for name in counts)
-    few = format_count(max(counts.values()), "repetition")
-    return ["", f"Not decided, since chance plays a part and {few} of {MIN_VALUES} cannot show anything: {names}."]
+    most = format_count(max(counts.values()), "repetition")
+    return ["", f"Not decided, since chance plays a part and {most} at most, of {MIN_VALUES}, show nothing: {names}."]
 
 
 def verdict(counted: Sequence[Tally]) -> str:
