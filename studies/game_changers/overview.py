@@ -124,7 +124,7 @@ def profiles_table(mine: Sequence[ProfileSample], failing: Sequence[FailingMode]
 def _profile(sample: ProfileSample, row: ProfileRow | None, failing: Sequence[FailingMode]) -> str:
     if row is None:
         return _NOT_HONOURED
-    fails = any(is_of_mode(mode, sample.server, row.settings) for mode in failing)
+    fails = any(is_of_mode(mode, sample.scenario, sample.server, row.settings) for mode in failing)
     symbol = SYMBOLS[row.verdict][0] if row.verdict in ("pass", "fail", "error") else ""
     return f"{' / '.join(map(_median, row.times.values()))} {symbol}{f' {FAILS}' if fails else ''}".rstrip()
 

@@ -173,8 +173,8 @@ def _failures(results: Sequence[CellResult], mine: Sequence[CellResult]) -> list
         text = (
             f"**{mode.server} with {mode.level}**, everything else its own, takes {own} for {sizes} "
             f"({', '.join(f'`{name}`' for name in mode.scenarios)}): far beyond all {mode.modes} other modes of all "
-            f"servers, which take {rest}. That is a failure of this mode, and not what a setting is worth. Its runs "
-            f"are left out of the effects below, and marked {FAILS} among the profiles."
+            f"servers, which take {rest}. That is a failure of this mode, and not what a setting is worth. On paths "
+            f"as long its runs are left out of the effects below, and marked {FAILS} among the profiles."
         )
         helps = [
             f"With `{one.factor}` {one.level} it takes {number_text(one.fastest)} to {number_text(one.slowest)} s of "
@@ -198,7 +198,7 @@ def _confirmation(results: Sequence[CellResult], mode: FailingMode) -> str:
         for result in results
         if not result.cell.virtual_time
         and set(result.cell.parameters) == {FACTOR}
-        and is_of_mode(mode, result.cell.server.name, result.cell.parameters)
+        and is_of_mode(mode, result.cell.scenario, result.cell.server.name, result.cell.parameters)
         and path_text(result.cell.scenario) == mode.path
     ]
     values = {

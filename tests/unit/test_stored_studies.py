@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from harness.cli.environment import REFERENCE, open_app
-from harness.doe.effects import analyse_all
-from harness.doe.effects.failing_modes import failing_modes
+from harness.doe.effects import analyse_all, group_studies
+from harness.doe.effects.failing_modes import failing_modes, without_failing_modes
 from harness.doe.effects.summary import residual_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
@@ -146,6 +146,10 @@ def test_a_mode_that_fails_is_said_to_once_and_is_worth_nothing() -> None:
         "With `server.initial_rtt` 600 ms it takes 6.5 to 9.23 s of 10 MB (8 runs, `studies/fraction-50-10`)." in page
     )
     assert "| quiche | 6.21 / 8.17 / 24.05 ✕ | 26.56 / 34.61 / 51.51 ✕ ⊗ |" in page
+    # On a path of 20 ms the mode does not fail, and counts.
+    (near,) = (one for one in without_failing_modes(group_studies(stored("studies/levels-near-50-10")), [mode])
+               if one.server == "quiche")  # fmt: skip
+    assert "bbr" in near.factors["server.congestion_control"]
     # Without the runs that set nothing but the mode nobody knows, and the mode's runs count.
     assert not failing_modes(stored("studies/levels-50-10"))
 

@@ -45,6 +45,8 @@ class FailingMode:
     """Where its runs are."""
     path: str
     """The first path, to find other runs on it."""
+    rtt: float
+    """The shortest round trip of the paths on which it fails, s: on shorter ones its runs count."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def failing_modes(results: Iterable[CellResult]) -> list[FailingMode]:
             if failing is not None:
                 known = found.get(mode)
                 names = (*known.scenarios, *failing.scenarios) if known else failing.scenarios
-                found[mode] = replace(known or failing, scenarios=tuple(dict.fromkeys(names)))
+                shortest = min(failing.rtt, known.rtt) if known else failing.rtt
+                found[mode] = replace(known or failing, scenarios=tuple(dict.fromkeys(names)), rtt=shortest)
     return [found[mode] for mode in sorted(found, key=str)]
 
 
@@ -105,14 +108,27 @@ def remedies(mode: FailingMode, samples: Iterable[StudySample]) -> list[Remedy]:
 
 
 def without_failing_modes(samples: Sequence[StudySample], modes: Sequence[FailingMode]) -> list[StudySample]:
-    """Samples without the runs of modes that fail."""
-    levels = {(mode.server, mode.level) for mode in modes}
-    return [_without(sample, {level for server, level in levels if server == sample.server}) for sample in samples]
+    """Samples without the runs of modes that fail, on paths with as long a round trip."""
+    return [
+        _without(
+            sample,
+            {mode.level for mode in modes if mode.server == sample.server and _is_as_long(sample.scenario, mode)},
+        )
+        for sample in samples
+    ]
 
 
-def is_of_mode(mode: FailingMode, server: str, settings: Mapping[str, ParameterValue]) -> bool:
-    """Whether a server with these settings is in a mode."""
-    return server == mode.server and settings.get(FACTOR) == mode.level
+def is_of_mode(mode: FailingMode, scenario: Scenario, server: str, settings: Mapping[str, ParameterValue]) -> bool:
+    """Whether a server with these settings is in a mode, on a path on which it fails."""
+    return server == mode.server and settings.get(FACTOR) == mode.level and _is_as_long(scenario, mode)
+
+
+def _shortest_rtt(scenario: Scenario) -> float:
+    return min(path.rtt.seconds for path in scenario.every_path.values())
+
+
+def _is_as_long(scenario: Scenario, mode: FailingMode) -> bool:
+    return _shortest_rtt(scenario) >= mode.rtt
 
 
 def _without(sample: StudySample, levels: set[ParameterValue]) -> StudySample:
@@ -149,8 +165,9 @@ def _failing_mode(mode: Mode, modes: Mapping[Mode, Sequence[CellResult]]) -> Fai
         return None
     metrics, times, other_times = zip(*beyond, strict=True)
     names = tuple(dict.fromkeys(result.cell.scenario.name for result in modes[mode]))
-    path = path_text(modes[mode][0].cell.scenario)
-    return FailingMode(server, level, metrics, times, other_times, len(modes) - 1, names, path)
+    scenario = modes[mode][0].cell.scenario
+    path, rtt = path_text(scenario), _shortest_rtt(scenario)
+    return FailingMode(server, level, metrics, times, other_times, len(modes) - 1, names, path, rtt)
 
 
 def _times(results: Iterable[CellResult], metric: str) -> list[float]:
