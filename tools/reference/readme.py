@@ -46,7 +46,7 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
 def _beside_tcp(results: Sequence[CellResult]) -> dict[str, dict[str, str]]:
     """What each server leaves to TCP on a link of both, by path: what it costs others that it wins."""
     rows = {
-        f"[TCP beside it](docs/coexistence.md), {path}": {
+        f"TCP beside it, {path}": {
             contest.server: f"{contest.tcp.median:.1f} of {contest.own.median + contest.tcp.median:.1f} Mbit/s"
             for contest in contests(results, scenario)
         }
