@@ -11,7 +11,7 @@ from harness.errors import InputError
 from harness.report import studies
 from harness.report.studies import ENTRY_POINT_GROUP, Study, installed_studies
 
-MINE = Study(source="My paper", text=lambda results: "", scenarios=("satellite/medium",), place=0)
+MINE = Study(source="My paper", text=lambda results: "", scenarios=("satellite/medium",), place=-1)
 
 
 @pytest.fixture(autouse=True)

@@ -128,7 +128,7 @@ def test_what_is_stored_has_no_limit_and_what_is_not_is_not_planned(tmp_path: Pa
 _SEARCH = """
 schema: 1
 requests:
-  - {scenarios: [studies/reach-50-10], servers: "quic-go,ngtcp2", search: 6}
+  - {scenarios: [studies/reach-50-10], servers: "quiche,ngtcp2", search: 6}
 """
 
 
@@ -195,7 +195,7 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
 def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = _SEARCH.replace("search: 6", "search: 6, repeat: 2").replace('"quic-go,ngtcp2"', "ngtcp2")
+    text = _SEARCH.replace("search: 6", "search: 6, repeat: 2").replace('"quiche,ngtcp2"', "ngtcp2")
     reference = _reference(tmp_path, text)
     (share,) = _shares(reference)
     _stored(reference, share, 0)
