@@ -375,12 +375,12 @@ def explain(cell: Cell, with_key: Callable[[Cell], Cell]) -> ExplanationGenerato
 def stored_explanations(results: Iterable[CellResult], stored: Iterable[CellResult]) -> dict[str, Explained]:
     """Key of a cell → its experiment, for those of `results` all of whose trials are among `stored`.
 
-    A trial has the bits of its base: images, simulator, engine.
+    A trial has the bits of its base: images, simulator, engine. A cell of which nothing can be removed needs none.
     """
     by_point = {_identity(result.cell): result for result in stored if result.runs}
     entries = dict[str, Explained]()
     for result in results:
-        if (plan := plan_removals(result)) is None or not plan.removals:
+        if (plan := plan_removals(result)) is None or not (plan.removals or plan.remainders):
             continue
         cells = [removed_cell(result.cell, removal.settings) for removal in plan.trials]
         trials = [trial for cell in cells if (trial := by_point.get(_identity(cell))) is not None]

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.doe.interventions import RemovalEffect, Explained, differences, stored_explanations, trial_keys
+from harness.doe.interventions import Explained, RemovalEffect, differences, stored_explanations, trial_keys
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
 from harness.outcome import proven_outcome

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -25,11 +29,14 @@ from harness.outcome import STATES, Attributed, Attribution, Cell, State, StateS
 from harness.planning.sweep import is_dimension
 from harness.report.document import Document, render_json
 from harness.report.markdown import render_blocks
+from harness.report.site import build
 from harness.report.why import summary_text, why_blocks, why_document, with_explanations
 from harness.scenario.schema import Implementation
 from harness.store.identity import with_key
+from harness.store.results import Store
 from tests.engine_pairs import result, run
 from tests.examples import cell, implementation, link, path, scenario
+from tests.plot_runs import page_cache
 
 CLIENT: Mapping[str, object] = {
     "parameters": {
@@ -250,6 +257,8 @@ def test_a_stored_experiment_needs_all_its_trials_with_the_same_bits() -> None:
     assert stored_explanations([BASE], [BASE, *trials[:2]]) == {}
     other = trials[2].cell.model_copy(update={"engine_code": "another"})
     assert stored_explanations([BASE], [BASE, *trials[:2], replace(trials[2], cell=other)]) == {}
+    stuck = made(cell_of(), 20.0, sender_idle=3.0)
+    assert [item.state for item in stored_explanations([stuck], [])[stuck.cell.key].remainders] == ["sender_idle"]
     assert trial_keys([BASE, *trials]) == {trial.cell.key for trial in trials}
 
 
@@ -295,3 +304,15 @@ def test_json_has_the_same() -> None:
     assert data["not_removed"] == [
         {"state": "sender_idle", "seconds": 1.0, "why": "beta cannot set pacing as a server; it is on"}
     ]
+
+
+def test_the_site_shows_the_experiment_where_it_was_run(tmp_path: Path) -> None:
+    trials = trials_of(BASE, 17.0, 18.0, 12.0)
+    folder, store = tmp_path / "site", Store(tmp_path / "store")
+    build.render_site(folder, [BASE, *trials], store, lambda wanted: [], page_cache())
+    (script,) = (folder / "cells").glob("*.js")
+    packed = script.read_text().removeprefix("packed(").removesuffix(");\n")
+    pages = json.loads(gzip.decompress(base64.b64decode(json.loads(packed))))
+    shown = {key for key, content in pages.items() if "By experiment" in content["page"]}
+    assert shown == {BASE.cell.key}
+    assert "interaction: together +3.00 s" in pages[BASE.cell.key]["page"]
