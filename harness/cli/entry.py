@@ -33,7 +33,7 @@ from harness.cli.quality import check, digests, divergence, equivalent, verify
 from harness.cli.releases import bisect, history
 from harness.cli.report import reports
 from harness.cli.results import compare, judge, measure, merge, plot
-from harness.cli.run import plan, reach, run
+from harness.cli.run import plan, reach, run, why
 from harness.cli.signals import CLOSED_PIPE, FAULT, INTERRUPTED, MET, raise_on_signal
 from harness.errors import HarnessError, InputError, describe_error, did_you_mean, disk_error
 
@@ -149,6 +149,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "plan": plan,
     "run": run,
     "reach": reach,
+    "why": why,
     "history": history,
     "bisect": bisect,
     "report": reports,
@@ -176,6 +177,7 @@ LINUX_COMMANDS = frozenset(
         "images",
         "run",
         "reach",
+        "why",
         "history",
         "bisect",
         "merge",

@@ -120,6 +120,10 @@ def report(
             "repeat_completion (docs/metrics.md has them).",
         ),
     ] = "",
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="End with what 'harness why' measured of the cells that miss an objective."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the verdicts of stored runs, and how their cells compare; needs no Docker.
@@ -129,11 +133,15 @@ def report(
     from harness.report.column_selection import parse_metrics
     from harness.report.grid import grid_document
     from harness.report.results import results_document
+    from harness.report.why import with_explanations
 
     with empty_json_if_absent(as_json, lambda: results_document([])):
-        results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_subcommands())
+        app = open_app(store)
+        results = stored_cells(app, scenarios, clients, servers, every=every, instead=_subcommands())
     chosen_metrics = parse_metrics(metrics_asked, results)
     document = grid_document(results) if grid and not as_json else results_document(results, chosen_metrics)
+    if why:
+        document = with_explanations(document, results, app.results.find(lambda cell: True, every=every))
     print_document(document, markdown=markdown, as_json=as_json)
 
 

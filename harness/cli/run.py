@@ -1,9 +1,10 @@
-"""Commands that plan and run cells: `plan`, `run`, `reach`."""
+"""Commands that plan and run cells: `plan`, `run`, `reach`, `why`."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,17 @@ import typer
 from rich.text import Text
 
 from harness.cli.consoles import console, print_document, print_error
-from harness.cli.environment import cores
-from harness.cli.options import PlanArguments, RunArguments, command_with
+from harness.cli.environment import cores, lab_kernel, open_app, stall
+from harness.cli.options import (
+    EngineChoice,
+    Jobs,
+    PlanArguments,
+    Repeat,
+    RunArguments,
+    command_with,
+    jobs_of,
+    parse_repetitions,
+)
 from harness.cli.report import write_site
 from harness.cli.signals import (
     BISECT_ABORT,
@@ -23,7 +33,8 @@ from harness.cli.signals import (
     handle_interrupts,
     interrupted_exit,
 )
-from harness.errors import HarnessError, InputError, describe_error
+from harness.cli.stored import ReportArguments
+from harness.errors import HarnessError, InputError, NoDataError, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -287,3 +298,62 @@ def reach(asking: ReachArguments) -> None:
     except KeyboardInterrupt:
         raise interrupted_exit() from None
     print_document(searches_document(search_result), markdown=asking.markdown, as_json=asking.as_json)
+
+
+# --- `harness why`.
+
+
+@dataclass(frozen=True)
+class WhyArguments(ReportArguments):
+    """The arguments that select stored cells, and those of their runs."""
+
+    repeat: Repeat = None
+    jobs: Jobs = None
+
+
+@command_with(WhyArguments)
+def why(asking: WhyArguments) -> None:
+    """Run stored cells with each cause of lost time removed, and with all of them removed together, in virtual time.
+
+    Prints what was predicted, what was saved, and what no setting removes. A cell whose figures depend on the seed gets
+    six runs of each, others one. What is stored counts; the same command goes on where it was stopped.
+    """
+    from harness.doe.interventions import Explained, explain, runs_of, trial_keys
+    from harness.doe.settings_search import drive_searches
+    from harness.execution import Options
+    from harness.report.progress import ProgressPrinter
+    from harness.report.why import why_document
+    from harness.store.identity import with_key
+
+    app = open_app(asking.store)
+    repetitions = parse_repetitions(asking.repeat)
+    if repetitions is not None and not isinstance(repetitions, int):
+        raise InputError(f"--repeat {asking.repeat}: every cell needs as many runs as its base", "give a number")
+    options = Options(jobs=jobs_of(asking.jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel())
+    results = asking.cells(app, every=asking.every)
+    trials = trial_keys(results)
+    cells = {
+        (cell := app.current_cell(result.cell.model_copy(update={"engine": "virtual", "sim_kernel": "lab"}))).key: cell
+        for result in results
+        if result.cell.key not in trials
+    }
+    entries = list[Explained | None]()
+    talk = ProgressPrinter(console())
+    try:
+        with talk, handle_interrupts(talk.interrupted, app.kill_all):
+            for count in sorted({repetitions or runs_of(cell) for cell in cells.values()}):
+                experiments = [
+                    explain(cell, partial(with_key, ledger=app.ledger))
+                    for cell in cells.values()
+                    if count == (repetitions or runs_of(cell))
+                ]
+                run_cells = partial(app.run_cells, repetitions=count, options=options, listen=talk)
+                entries += drive_searches(experiments, run_cells)
+    except KeyboardInterrupt:
+        raise interrupted_exit() from None
+    explained = [entry for entry in entries if entry is not None]
+    asking.print(why_document(explained))
+    if not explained:
+        raise NoDataError(
+            "no run of these cells says where its time went", "docs/because.md says of which runs it is known"
+        )

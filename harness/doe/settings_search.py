@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from harness.doe.minimal_settings import (
     Search,
@@ -34,6 +35,7 @@ Say = Callable[[str], object]
 RunCells = Callable[[list[Cell]], Sequence[CellResult]]
 #: Yields cells, is sent the result of each, and returns the search with its result.
 SearchGenerator = Generator[list[Cell], Sequence[CellResult], Search]
+T = TypeVar("T")
 
 
 def run_searches(app: App, request: Request, options: Options, budget: int, listen: Listener, say: Say) -> list[Search]:
@@ -50,12 +52,13 @@ def run_searches(app: App, request: Request, options: Options, budget: int, list
     return drive_searches(searches, run_cells)
 
 
-def drive_searches(searches: Sequence[SearchGenerator], run: RunCells) -> list[Search]:
-    """Drive searches to their ends, in parallel: the cells that all of them need next run together.
+def drive_searches(searches: Sequence[Generator[list[Cell], Sequence[CellResult], T]], run: RunCells) -> list[T]:
+    """Drive searches, or other generators of cells, to their ends, in parallel: the cells that all of them need next
+    run together.
 
     Raises EngineError where all runs of a cell were invalidated by the infrastructure.
     """
-    outcomes: dict[int, Search] = {}
+    outcomes: dict[int, T] = {}
     answers: dict[int, Sequence[CellResult] | None] = dict.fromkeys(range(len(searches)))
     while answers:
         requests: dict[int, list[Cell]] = {}
@@ -73,7 +76,9 @@ def drive_searches(searches: Sequence[SearchGenerator], run: RunCells) -> list[S
     return [outcomes[number] for number in sorted(outcomes)]
 
 
-def cells_so_far(generator: SearchGenerator, lookup: Callable[[Cell], CellResult | None]) -> list[Cell]:
+def cells_so_far(
+    generator: Generator[list[Cell], Sequence[CellResult], Any], lookup: Callable[[Cell], CellResult | None]
+) -> list[Cell]:
     """The cells that a search needs, up to the first batch with a cell that has no result."""
     cells: list[Cell] = []
     with suppress(StopIteration):

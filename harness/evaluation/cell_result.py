@@ -12,7 +12,19 @@ from pathlib import Path
 from harness.engine.compose_file import VARIABLES, compose_text
 from harness.engine.images.cache import is_cache
 from harness.evaluation.missing_metrics import flow_absences
-from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
+from harness.outcome import (
+    Attributed,
+    Attribution,
+    Cell,
+    Interval,
+    MeasuredRun,
+    Measurement,
+    Run,
+    State,
+    StateShare,
+    Verdict,
+    proven_outcome,
+)
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
 from harness.reading import file_status, read_regular
 from harness.scenario.metric_names import MetricName, TransferName
@@ -279,3 +291,41 @@ def repeat_command(cell: Cell, repetition: int) -> str:
     for name, value in sorted(cell.parameters.items()):
         words += ["--set", f"{name}={value}"]
     return ("HARNESS_CPU=host " if cell.host_cpu else "") + shlex.join([*words, "--fresh"])
+
+
+# --- Where the time of a cell's transfers went.
+
+
+#: States that every transfer needs.
+_REQUIRED_STATES: tuple[State, ...] = ("handshake", "request", "line_rate")
+#: Texts omit states below this share of the transfer's time.
+MIN_SHARE = 0.01
+
+
+def median_attribution(result: CellResult) -> Attributed | None:
+    """Return the completed run whose first transfer took the median time. None without such a run."""
+    completed = [
+        measured.attributed
+        for run, measured in result.runs
+        if measured is not None
+        and measured.attributed is not None
+        and measured.attributed.transfers
+        and proven_outcome(run, measured).status == "completed"
+    ]
+    ordered = sorted(completed, key=lambda attributed: attributed.transfers[0].seconds)
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+
+def attributions(result: CellResult) -> list[Attribution]:
+    """The attributions of the cell's median run, one per transfer."""
+    median_run = median_attribution(result)
+    return [] if median_run is None else list(median_run.transfers)
+
+
+def notable_parts(transfer: Attribution) -> list[StateShare]:
+    """The time in states that not every transfer needs, the largest first, without negligible parts."""
+    least = MIN_SHARE * transfer.seconds
+    return sorted(
+        (part for part in transfer.parts if part.state not in _REQUIRED_STATES and part.seconds >= least),
+        key=lambda part: -part.seconds,
+    )

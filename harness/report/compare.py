@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from harness.analysis.metrics.registry import find_metric, unit_of
+from harness.analysis.metrics.wire import EXCESS, stored_excess
 from harness.evaluation.cell_result import CellResult, is_observation, unreached_value
 from harness.netem.bounds import bucket_share
 from harness.outcome import ENGINES, Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
@@ -176,6 +177,9 @@ TOLERANCE = 0.03
 #: over the completion. So 0.7 on average is about one core while there is work. All three share the machine's cores,
 #: which idle as long, so the same share of them counts. This does not detect a shortage in short bursts.
 CPU_BOUND = 0.7
+#: Datagrams of virtual time per those of real time, from which on their number explains a difference: the tolerance of
+#: what stacks should agree in is 5 %.
+MORE_DATAGRAMS = 1.05
 
 Reason = Literal[
     "one_engine",
@@ -187,6 +191,7 @@ Reason = Literal[
     "token_bucket",
     "cpu_bound",
     "receive_drops",
+    "small_datagrams",
     "intervals_overlap",
     "not_explained",
 ]
@@ -359,6 +364,7 @@ def _explain(comparison: MetricComparison, engines: Mapping[EngineName, CellResu
             *_cpu_shortages(comparison.cpu, comparison.cores),
             *_receive_drops(comparison.compose, comparison.virtual),
         ]
+    explanations += _small_datagrams(engines)
     spans = comparison.compose.interval, comparison.virtual.interval
     if max(span.low for span in spans) <= min(span.high for span in spans):
         explanations.append(("intervals_overlap", "the intervals overlap"))
@@ -455,6 +461,24 @@ def _receive_drops(compose: Side, virtual: Side) -> list[Explanation]:
     if not compose.receive_drops or compose.receive_drops <= (virtual.receive_drops or 0):
         return []
     return [("receive_drops", f"full socket buffers dropped {compose.receive_drops:.0f} datagrams in real time")]
+
+
+def _small_datagrams(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
+    """A sender that uses far more datagrams in virtual time, where computing takes no time, than its bytes need."""
+    real, virtual = (_excess(engines[name]) for name in ENGINES)
+    if virtual is None or virtual < EXCESS or (real is not None and virtual <= MORE_DATAGRAMS * real):
+        return []
+    beside = "" if real is None else f", and {real:.1f} times in real time"
+    needed = f"in virtual time the sender used {virtual:.1f} times the datagrams that its bytes need"
+    return [("small_datagrams", f"{needed}{beside} (docs/limits.md)")]
+
+
+def _excess(result: CellResult) -> float | None:
+    """Median over the runs of the datagrams sent, per those that the bytes need. None where it is not known."""
+    scenario = result.cell.scenario
+    return _median(
+        stored_excess(measured, scenario.flows[0].sender, scenario.ip_version) for _, measured in _counted_runs(result)
+    )
 
 
 def _percent(share: float) -> str:

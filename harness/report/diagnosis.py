@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.analysis.time_breakdown import VERSION
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, attributions, median_attribution, notable_parts
 from harness.evaluation.staleness import MARK
 from harness.outcome import (
     STATES,
-    Attributed,
     Attribution,
     Ending,
     MeasuredRun,
@@ -44,49 +43,16 @@ STATE_NAMES: dict[State, str] = {
     "unexplained": "unexplained",
 }
 assert set(STATE_NAMES) == set(STATES)
-#: States that every transfer needs.
-_REQUIRED_STATES: tuple[State, ...] = ("handshake", "request", "line_rate")
 #: Note on an attribution by an older version of the rules.
 OLDER_RULES_NOTE = (
     "Where the time went was told by rules that are no longer today's: the run is still to be made again."
 )
-#: Texts omit states below this share of the transfer's time.
-_MIN_SHARE = 0.01
-
-
-def _median_attribution(result: CellResult) -> Attributed | None:
-    """Return the completed run whose first transfer took the median time. None without such a run."""
-    completed = [
-        measured.attributed
-        for run, measured in result.runs
-        if measured is not None
-        and measured.attributed is not None
-        and measured.attributed.transfers
-        and proven_outcome(run, measured).status == "completed"
-    ]
-    ordered = sorted(completed, key=lambda attributed: attributed.transfers[0].seconds)
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
-
-
-def attributions(result: CellResult) -> list[Attribution]:
-    """The attributions of the cell's median run, one per transfer."""
-    median_run = _median_attribution(result)
-    return [] if median_run is None else list(median_run.transfers)
 
 
 def uses_older_rules(result: CellResult) -> bool:
     """Whether `attributions` come from an older version of the rules."""
-    median_run = _median_attribution(result)
+    median_run = median_attribution(result)
     return median_run is not None and median_run.version < VERSION
-
-
-def notable_parts(transfer: Attribution) -> list[StateShare]:
-    """The time in states that not every transfer needs, the largest first, without negligible parts."""
-    least = _MIN_SHARE * transfer.seconds
-    return sorted(
-        (part for part in transfer.parts if part.state not in _REQUIRED_STATES and part.seconds >= least),
-        key=lambda part: -part.seconds,
-    )
 
 
 def time_text(transfer: Attribution) -> str:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from harness.analysis.metrics.registry import declared_metrics, unit_of
-from harness.evaluation.cell_result import CellResult, initial_window_bytes
+from harness.evaluation.cell_result import CellResult, attributions, initial_window_bytes
 from harness.evaluation.missing_metrics import run_warnings
 from harness.evaluation.ranking import rank_cells
 from harness.evaluation.staleness import MARK, outdated_note
@@ -210,7 +210,7 @@ def _row(
 
 def _because(result: CellResult) -> str:
     """Where the time of the cell's first transfer went, or why it did not finish."""
-    transfers = diagnosis.attributions(result)
+    transfers = attributions(result)
     return diagnosis.time_text(transfers[0]) if transfers else diagnosis.failure_text(result)
 
 

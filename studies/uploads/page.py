@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, attributions
 from harness.netem.bounds import ideal_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Interval
 from harness.planning.endpoint_config import application_protocol
-from harness.report.diagnosis import attributions, time_text
+from harness.report.diagnosis import time_text
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells

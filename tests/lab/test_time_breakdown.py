@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.doe.interventions import CAUSES
 from tests.lab.conftest import Harness
 
 #: 100 ms and 20 Mbit/s: 250 kB fill the path.
@@ -25,13 +26,30 @@ SHARE = 0.8
 class Forced:
     """One thing that is made worse."""
 
-    states: tuple[str, ...]
-    """Those that it has to be found in."""
+    cause: str
+    """Of `harness.doe.interventions.CAUSES`: its states are those that it has to be found in, and its settings are what
+    makes it worse, too. Another state that no setting removes stands by its own name.
+    """
     server_names: str
     """Implementations that can be told."""
     scenario: dict[str, Any]
     free: str = "free"
     """The scenario of the cells that it is held against."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Those that it has to be found in."""
+        return CAUSES[self.cause].states if self.cause in CAUSES else (self.cause,)
+
+    @property
+    def settings(self) -> set[str]:
+        """What of the scenario makes it worse, as a sweep names it; down is the direction to the client."""
+        links = self.scenario.get("path", LINKS)
+        return {
+            *self.scenario.get("parameters", {}),
+            *(f"path.{direction}.{name}" for direction, side in (("down", "forward"), ("up", "return"))
+              for name, value in links[side].items() if value != LINKS[side].get(name)),
+        }  # fmt: skip
 
 
 FREE: dict[str, dict[str, Any]] = {
@@ -43,29 +61,29 @@ FREE: dict[str, dict[str, Any]] = {
 }
 EVERY = "quiche,ngtcp2,quic-go,picoquic"
 CASES = {
-    "stream-window": Forced(("flow_control",), EVERY, {"parameters": {"client.stream_window": "128 kB"}}),
+    "stream-window": Forced("windows", EVERY, {"parameters": {"client.stream_window": "128 kB"}}),
     "server-buffer": Forced(
-        ("buffer_limited",), "nginx", {"parameters": {"server.stream_window": "64 KiB"}}, "nginx"
+        "server_buffer", "nginx", {"parameters": {"server.stream_window": "64 KiB"}}, "nginx"
     ),
     "tcp-send-buffer": Forced(
-        ("buffer_limited",), "https", {"parameters": {"server.tcp_wmem_max": "64 KiB"}}, "https"
+        "server_buffer", "https", {"parameters": {"server.tcp_wmem_max": "64 KiB"}}, "https"
     ),
     "tcp-receive-buffer": Forced(
-        ("flow_control",), "https", {"parameters": {"client.tcp_rmem_max": "128 KiB"}}, "https"
+        "windows", "https", {"parameters": {"client.tcp_rmem_max": "128 KiB"}}, "https"
     ),
     # Those whose window falls: ngtcp2 and Linux's TCP soon wait longer for what comes late, and tquic fills the queue
     # with what it sends again, until it overflows (docs/because.md).
     "jitter": Forced(
-        ("spurious_recovery",), "quiche,quinn,msquic,s2n-quic,picoquic",
+        "jitter", "quiche,quinn,msquic,s2n-quic,picoquic",
         {"path": {**LINKS, "forward": {**LINKS["forward"], "jitter": "5 ms"}}},
     ),
     # Without picoquic: BBR paces by what is acknowledged, with a window that is never full (docs/because.md).
     "return-path": Forced(
-        ("acknowledgements",), "quiche,ngtcp2,quic-go,quinn",
+        "late_acknowledgements", "quiche,ngtcp2,quic-go,quinn",
         {"path": {**LINKS, "return": {"rate": "50 kbit/s", "delay": "50 ms", "queue": "50 packets"}}},
     ),
     "loss-with-reno": Forced(
-        ("recovery", "window_limited"), EVERY,
+        "losses", EVERY,
         {
             "path": {**LINKS, "forward": {**LINKS["forward"], "loss": "1 %"}},
             "parameters": {"server.congestion_control": "reno"},
@@ -74,21 +92,27 @@ CASES = {
     # Behind a queue that never overflows: with another, where slow start ends decides which losses the transfer ends in.
     # Without s2n-quic, whose handshake such a window stretches, too (docs/because.md).
     "initial-window": Forced(
-        ("slow_start",), "quiche,quinn,msquic,tquic", {"path": DEEP, "parameters": {"server.initial_cwnd": 2}}, "deep"
+        "initial_window", "quiche,quinn,msquic,tquic", {"path": DEEP, "parameters": {"server.initial_cwnd": 2}}, "deep"
     ),
     "pace": Forced(
-        ("sender_idle",), "linux",
+        "pacing", "linux",
         {"flows": [{"kind": "tcp", "download": SIZE, "traffic": {"model": "cbr", "rate": "10 Mbit/s"}}]}, "tcp",
     ),
     # It has filled the link when the transfer begins: of two that start at once the transfer, whose window doubles from
     # more packets, overruns the other, and of the tenth of a second that it then takes longer a third is its own losses.
     "rival": Forced(
-        ("shared",), EVERY, {"flows": [{"download": SIZE, "start": "4 s"}, {"kind": "tcp", "stop": "40 s"}]}
+        "shared", EVERY, {"flows": [{"download": SIZE, "start": "4 s"}, {"kind": "tcp", "stop": "40 s"}]}
     ),
     "blackhole": Forced(
-        ("probe_timeouts",), EVERY, {"path": {**LINKS, "blackhole": {"after": "1 s", "lasts": "2 s"}}}
+        "probe_timeouts", EVERY, {"path": {**LINKS, "blackhole": {"after": "1 s", "lasts": "2 s"}}}
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.cause in CAUSES and case.settings])
+def test_what_makes_it_worse_is_what_harness_why_removes(name: str) -> None:
+    case = CASES[name]
+    assert case.settings & set(CAUSES[case.cause].settings), case.settings
 
 
 class Cells:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
+from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun, Observation
 from harness.report.compare import CPU_BOUND, MetricComparison, comparison_document, comparisons, default_metrics
 from harness.report.markdown import render_markdown
 from tests.engine_pairs import completions, repeating, result, run
@@ -254,6 +254,28 @@ def test_a_token_bucket_that_only_real_time_has_is_a_reason() -> None:
         assert one(with_bucket(real, 5000), with_bucket(exact, 5000)).reason == "not_explained"
         assert one(with_bucket(real, 500), exact).reason == "not_explained"
         assert one(real, exact).reason == "not_explained"
+
+
+def _sending(engine: EngineName, completion: float, datagrams: int, largest: float = 1350) -> CellResult:
+    """A run whose server sent 10 MB in so many datagrams over IPv4."""
+    wire = 10_000_000 + 42 * datagrams
+    made, measured = run(completion=completion, wire_to_client=wire, packets_to_client=datagrams)
+    assert measured is not None
+    seen = Observation(role="server", parameter="max_udp_payload", value=largest, unit="bytes", source="right capture")
+    return result(engine, (made, measured.model_copy(update={"observed": (seen,)})))
+
+
+def test_datagrams_that_computing_would_have_saved_are_a_reason() -> None:
+    """quiche's server over 20 Mbit/s: 21,000 datagrams in virtual time, 12,700 in real time."""
+    found = one(_sending("compose", 20, 12_700), _sending("virtual", 21.4, 21_000))
+    assert found.reason == "small_datagrams"
+    assert found.explanation.startswith(
+        "in virtual time the sender used 2.8 times the datagrams that its bytes need, and 1.7 times in real time"
+    )
+    # As many in real time explain nothing, nor do few, nor any within the tolerance.
+    assert one(_sending("compose", 20, 21_000), _sending("virtual", 21.4, 21_000)).reason == "not_explained"
+    assert one(_sending("compose", 20, 8_000), _sending("virtual", 21.4, 10_000)).reason == "not_explained"
+    assert one(_sending("compose", 20, 12_700), _sending("virtual", 20.1, 21_000)).reason == "within_tolerance"
 
 
 def test_cpu_within_tolerance_explains_nothing() -> None:

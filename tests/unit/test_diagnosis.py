@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.analysis.metrics import VERSION as MEASURING
 from harness.analysis.time_breakdown import VERSION, attribute
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, attributions
 from harness.execution import measured_store
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, State, StateShare
@@ -79,9 +79,9 @@ def test_a_column_has_the_three_largest() -> None:
 
 
 def test_the_run_in_the_middle_speaks_for_its_cell() -> None:
-    (one,) = diagnosis.attributions(told(2.0, 1.0, 3.0))
+    (one,) = attributions(told(2.0, 1.0, 3.0))
     assert one == attribution(2.0)
-    assert diagnosis.attributions(result("virtual", run(completion=1.0))) == []
+    assert attributions(result("virtual", run(completion=1.0))) == []
 
 
 def test_what_is_short_of_an_objective_says_why_and_what_meets_it_does_not() -> None:

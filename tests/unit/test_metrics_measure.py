@@ -16,7 +16,7 @@ from harness.analysis.run_view import RunView
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
 from tests.measurements import by_name, said
-from tests.unit.captures import T0, Recipe, make_run, write_run
+from tests.unit.captures import T0, Recipe, Traffic, make_run, write_run
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +239,22 @@ def test_a_caution_about_a_cut_capture(tmp_path: Path) -> None:
     measured = measure(tmp_path, run)
     assert any(w.startswith("the left capture ends inside a packet") for w in said(measured))
     assert measured.link is not None and measured.link.valid
+
+
+@pytest.mark.parametrize(("every", "times"), [(2, "1.8"), (3, "")])
+def test_a_caution_about_far_more_datagrams_than_the_bytes_need(tmp_path: Path, every: int, times: str) -> None:
+    """Every second or third datagram has 100 B: 1.8 and 1.4 times as many as in full ones."""
+
+    def shrink(traffic: Traffic) -> Traffic:
+        down = [
+            replace(packet, size=100) if index % every == 0 and index > 10 else packet
+            for index, packet in enumerate(traffic.down)
+        ]
+        return replace(traffic, down=down)
+
+    measured = measure(tmp_path, write_run(tmp_path, Recipe(fill=shrink)))
+    cautions = [text for text in measured.warnings if "times as many as its bytes need" in text]
+    assert len(cautions) == bool(times)
+    if times:
+        assert cautions[0].startswith("flow 0 (first): the server sent 3,00") and f", {times} times" in cautions[0]
+        assert "in datagrams of 1,252 B; 1,495 had less" in cautions[0]

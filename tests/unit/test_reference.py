@@ -8,13 +8,25 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.metrics import VERSION
+from harness.analysis.time_breakdown import VERSION as RULES
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.publish import publish_runs, remove_cells
 from harness.evaluation.verdict import judge as real_judge
 from harness.execution import App, CheckoutPaths, Options
 from harness.execution.matrix import MAX_RUNS
-from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
+from harness.outcome import (
+    Attributed,
+    Attribution,
+    Cell,
+    LinkProof,
+    MeasuredRun,
+    Outcome,
+    Run,
+    State,
+    StateShare,
+    Verdict,
+)
 from harness.scenario.schema import Scenario
 from harness.store.parquet import ColumnStore
 from tests.examples import ROOT
@@ -148,6 +160,47 @@ def _searched(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> list[str
     return ran
 
 
+_WHY = """
+schema: 1
+requests:
+  - {scenarios: [satellite/medium], clients: quiche, servers: quiche, repeat: 1, why: true}
+"""
+
+
+def test_an_experiment_runs_the_cell_and_then_what_its_parts_ask_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = _reference(tmp_path, _WHY)
+    app, ran = reference._app, list[Cell]()
+    seconds: dict[State, float] = {"slow_start": 4.0, "flow_control": 1.0, "line_rate": 15.0}
+    parts = tuple(StateShare(state=state, seconds=share) for state, share in seconds.items())
+    attribution = Attribution(flow=0, transfer="first", size=100_000_000, seconds=20.0, parts=parts)
+    attributed = Attributed(version=RULES, transfers=(attribution,))
+    measured = MeasuredRun(version=VERSION, link=LinkProof(valid=True), attributed=attributed)
+
+    def run_cells(cells: Sequence[Cell], *_: object) -> list[CellResult]:
+        for cell in cells:
+            ran.append(cell)
+            run = Run(cell=cell, repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01")
+            app.store.finish(app.store.begin(cell.key, 0), run, measured)
+        return [app.results.result_of(cell, 1) for cell in cells]
+
+    monkeypatch.setattr(app, "run_cells", run_cells)
+    (share,) = _shares(reference)
+    assert len(share.missing_runs) == len(share.cells) == 1 and share.name.endswith("virtual, with causes removed)")
+    results = reference.work(share, Options(), lambda event: None)
+    assert [sorted(cell.parameters) for cell in ran] == [
+        [],
+        ["server.initial_cwnd"],
+        ["client.connection_window", "client.stream_window"],
+        ["client.connection_window", "client.stream_window", "server.initial_cwnd"],
+    ]
+    assert {result.cell.key for result in results} == {cell.key for cell in ran}
+    # The same command knows now what the request consists of, and runs nothing.
+    (again,) = _shares(reference)
+    assert {cell.key for cell in again.cells} == {cell.key for cell in ran} and not again.missing_runs
+
+
 def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
     """All but what is in the store: so that a command that was interrupted goes on."""
     reference = _reference(tmp_path)
@@ -255,6 +308,10 @@ def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
         (
             "schema: 1\nrequests:\n  - {scenarios: [satellite], pairs: itself, search: 9}\n",
             "a search has all its pairs",
+        ),
+        (
+            "schema: 1\nrequests:\n  - {scenarios: [satellite], why: true, search: 9}\n",
+            "a search is no experiment on its cells",
         ),
         ("schema: 1\nrequests:\n  - {scenarios: [satellite/medium], search: 9}\n", "no factors to search over"),
         ("schema: 1\nrequests:\n  - {scenarios: [satellite], clients: ngtcp}\n", "ngtcp"),

@@ -119,8 +119,8 @@ def run_campaign(
 
 def _line(share: Share, jobs: int) -> str:
     runs = len(share.planned)
-    # What a search asks for after these is not known yet.
-    first = "first " if share.request.search is not None else ""
+    # What a search or an experiment asks for after these is not known yet.
+    first = "first " if share.request.grows else ""
     todo = (
         f"{len(share.missing_runs)} to do {first}(about {share.seconds / jobs / 60:.0f} min)"
         if share.missing_runs

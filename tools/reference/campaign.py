@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from harness.analysis.metrics import VERSION
 from harness.catalogue import load
+from harness.doe.interventions import ExplanationGenerator, explain
 from harness.doe.settings_search import SearchGenerator, cells_so_far, drive_searches, start_searches
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult, point_of
@@ -30,6 +31,7 @@ from harness.planning.estimate import expected_seconds
 from harness.planning.sweep import dimensions, is_dimension
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation, Part
+from harness.store.identity import with_key
 from harness.store.parquet import ColumnStore, is_columnar
 
 CAMPAIGN = "campaign.yaml"
@@ -60,12 +62,21 @@ class Asked(Part):
     """A cell for each value: name → values."""
     search: Annotated[int, Field(ge=1)] | None = None
     """Sets of settings that `harness reach` may try for each pair; without, a study has its design."""
+    why: bool = False
+    """Whether each cell is also run with its causes of lost time removed, as `harness why` does."""
 
     @model_validator(mode="after")
     def _searches_all_pairs(self) -> Self:
         if self.search is not None and self.pairs != "all":
             raise ValueError("a search has all its pairs: leave 'pairs' out, or 'search'")
+        if self.search is not None and self.why:
+            raise ValueError("a search is no experiment on its cells: leave 'why' out, or 'search'")
         return self
+
+    @property
+    def grows(self) -> bool:
+        """Whether its later cells follow from what the earlier ones came to."""
+        return self.why or self.search is not None
 
 
 class Requests(Part):
@@ -101,6 +112,7 @@ class Share:
     def name(self) -> str:
         """What it is called by: its scenarios, pairs and engine; and how far a search goes."""
         how = "" if self.request.search is None else f", a search of {self.request.search} sets a pair"
+        how += ", with causes removed" if self.request.why else ""
         who = (
             "each with itself" if self.request.pairs == "itself" else f"{self.request.clients} → {self.request.servers}"
         )
@@ -148,10 +160,10 @@ class Reference:
     def matrix(self, asked: Asked, listen: Listener, among: Set[str] | None = None) -> list[Cell]:
         """The cells of one request, with today's bits. Raises InputError.
 
-        Of a search those that it asks for, as far as those lead of which something is known. `among`: the names of the
-        implementations whose cells are wanted; all without.
+        Of a search, or an experiment, those that it asks for, as far as those lead of which something is known.
+        `among`: the names of the implementations whose cells are wanted; all without.
         """
-        if asked.search is not None:
+        if asked.grows:
             known = functools.partial(self._stored_cell, repeat=asked.repeat, columns=self._columns())
             return [cell for one in self._searching(asked, listen, among) for cell in cells_so_far(one, known)]
         return self._app.matrix(self._request(asked, among), listen, pull=False)
@@ -183,8 +195,12 @@ class Reference:
             most=None,
         )
 
-    def _searching(self, asked: Asked, listen: Listener, among: Set[str] | None = None) -> list[SearchGenerator]:
-        assert asked.search is not None
+    def _searching(
+        self, asked: Asked, listen: Listener, among: Set[str] | None = None
+    ) -> Sequence[SearchGenerator | ExplanationGenerator]:
+        if asked.search is None:
+            cells = self._app.matrix(self._request(asked, among), listen, pull=False)
+            return [explain(cell, functools.partial(with_key, ledger=self._app.ledger)) for cell in cells]
         return start_searches(self._app, self._request(asked, among), asked.search, listen, width=_WIDTH, pull=False)
 
     def _stored_cell(self, cell: Cell, repeat: int | None, columns: ColumnStore | None) -> CellResult | None:
@@ -261,7 +277,7 @@ class Reference:
             cells.update((cell.key, cell) for cell in asked)
             return [known[cell.key] or self._combined_cell(cell, repeat, columns) for cell in asked]
 
-        if share.request.search is None:
+        if not share.request.grows:
             cells = {cell.key: cell for cell in share.cells}
             self._run(list({item.cell.key: item.cell for item in share.missing_runs}.values()), repeat, options, listen)
         else:

@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from harness.catalogue import json_schema
+from harness.doe.interventions import Explained, stored_explanations, trial_keys
 from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.baseline import read_comparison
@@ -29,7 +30,16 @@ from tools.reference.changed import changed, changed_page
 from tools.reference.histories_page import histories_page, history_figures
 from tools.reference.interop_page import interop_page
 from tools.reference.plots_page import plots_page
-from tools.reference.readme import reference_page, with_implementations, with_parameters, with_results, with_verdicts
+from tools.reference.readme import (
+    SHOWN,
+    reference_page,
+    with_datagrams,
+    with_experiments,
+    with_implementations,
+    with_parameters,
+    with_results,
+    with_verdicts,
+)
 from tools.reference.scenario_page import scenario_page
 from tools.reference.study_pages import claims, figures, study_page, study_page_names
 from tools.reference.study_pages import drawings as study_drawings
@@ -93,9 +103,12 @@ def _scenario_page(app: App) -> str:
 
 
 def _result_pages(app: App) -> dict[Path, Text]:
-    """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
+    """The pages with tables of runs. In README.md, images/PARAMETERS.md, and of docs/ in because.md, limits.md and
+    results.md marked parts change.
+    """
     root = app.paths.root
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
+    because, limits = (root / "docs" / name for name in ("because.md", "limits.md"))
 
     @cache
     def every_result() -> Sequence[CellResult]:
@@ -104,8 +117,13 @@ def _result_pages(app: App) -> dict[Path, Text]:
 
     @cache
     def results() -> Sequence[CellResult]:
-        # Other releases have a page of their own.
-        return [result for result in every_result() if not has_release(result)]
+        # Other releases have a page of their own, and so have cells with a cause removed.
+        trials = trial_keys([result for result in every_result() if result.cell.scenario.name == SHOWN])
+        return [result for result in every_result() if not has_release(result) and result.cell.key not in trials]
+
+    def experiments() -> list[Explained]:
+        shown = [result for result in results() if result.cell.scenario.name == SHOWN and result.cell.virtual_time]
+        return list(stored_explanations(shown, every_result()).values())
 
     def known() -> list[Implementation]:
         return [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
@@ -125,6 +143,8 @@ def _result_pages(app: App) -> dict[Path, Text]:
         parameters: lambda: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
         ),
+        because: lambda: with_experiments(because.read_text(encoding="utf-8"), experiments()),
+        limits: lambda: with_datagrams(limits.read_text(encoding="utf-8"), every_result()),
         **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
         **_changed(app, results),
         **_validation(root),

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from harness.analysis.interop.registry import case_of
+from harness.analysis.metrics.wire import EXCESS, stored_excess
+from harness.doe.interventions import Explained
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
+from harness.outcome import proven_outcome
 from harness.report.compare import comparison_blocks, comparisons
 from harness.report.diagnosis import diagnosis_blocks
+from harness.report.document import Block, Column, Row, Table
 from harness.report.grid import grid_blocks, verdict_grid_blocks
 from harness.report.markdown import render_blocks, render_markdown
 from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
 from harness.report.results import results_blocks, slowest_families, total_effort, totals_blocks
+from harness.report.why import why_blocks
 from harness.scenario.schema import Implementation
 from studies.coexistence.claims import PATHS
 from studies.coexistence.compared import contests
@@ -88,6 +95,51 @@ def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
     tables = render_blocks([*totals_blocks(results), *grid_blocks(everyone), *results_blocks(shown)])
     content = f"{tables}\n{claims}"
     return between(text, "results", content, "docs/results.md")
+
+
+def with_experiments(text: str, entries: Sequence[Explained]) -> str:
+    """The text of docs/because.md with the experiments on the README's cells made anew. InputError likewise."""
+    content = render_blocks(why_blocks(entries)) if entries else "No experiment is stored.\n"
+    return between(text, "why", content, "docs/because.md")
+
+
+def with_datagrams(text: str, results: Sequence[CellResult]) -> str:
+    """The text of docs/limits.md with the distribution of datagrams beyond need made anew. InputError likewise."""
+    excesses: dict[str, list[float]] = {}
+    for result in results:
+        flow = result.cell.scenario.flows[0]
+        if flow.kind != "quic" or flow.amount is None or flow.schedule:
+            continue
+        sender = result.cell.implementation(flow.sender, 0)
+        for run, measured in result.runs:
+            if measured is None or proven_outcome(run, measured).status != "completed":
+                continue
+            if (excess := stored_excess(measured, flow.sender, result.cell.scenario.ip_version)) is not None:
+                excesses.setdefault(sender.base_name, []).append(excess)
+    return between(text, "datagrams", render_blocks(_datagram_blocks(excesses)), "docs/limits.md")
+
+
+def _datagram_blocks(excesses: Mapping[str, Sequence[float]]) -> list[Block]:
+    """Senders with a run that gets the caution, then all others as one."""
+    above = {name for name, values in excesses.items() if max(values) >= EXCESS}
+    groups = {name: excesses[name] for name in sorted(above)}
+    others = [value for name, values in excesses.items() if name not in above for value in values]
+    groups |= {"every other sender": others} if others else {}
+    columns = [Column("sender"), *(Column(name, right=True) for name in ("runs", "median", "95 %", "most", "cautions"))]
+    rows = [
+        Row(
+            [
+                name,
+                f"{len(values):,}",
+                f"{np.median(values):.2f}",
+                f"{np.quantile(values, 0.95):.2f}",
+                f"{max(values):.2f}",
+                f"{sum(value >= EXCESS for value in values):,}",
+            ]
+        )
+        for name, values in groups.items()
+    ]
+    return [Table(columns, rows)]
 
 
 def with_parameters(text: str, implementations: Sequence[Implementation], results: Sequence[CellResult]) -> str:

@@ -12,7 +12,8 @@ from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import SYN, Capture
 from harness.capture.quic.invariants import Form
-from harness.outcome import Absence
+from harness.outcome import Absence, MeasuredRun
+from harness.scenario.parameters import Role
 
 WIRE = {
     to: declare(
@@ -66,6 +67,15 @@ ZERO_RTT = declare(
     formula="1 where it did",
     source="left capture; RFC 9001 §4.6",
 )
+#: From this many times the datagrams on that its bytes need, a sender gets a caution: what is above is quiche's server,
+#: and hardly any other (docs/limits.md has the distribution over the stored runs).
+EXCESS = 1.5
+#: Bytes of a transfer from which on its handshake and its end hardly count.
+_BULK = 1_000_000
+#: Datagrams that the caution counts as small, bytes of UDP payload.
+_SMALL = 200
+#: Headers of Ethernet, IP of either version, and UDP, bytes.
+_HEADERS_4, _HEADERS_6 = 14 + 20 + 8, 14 + 40 + 8
 
 
 def _sent(view: RunView, window: TransferWindow, to_client: bool) -> Capture | None:
@@ -132,6 +142,47 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
             TransferConnection(view, window).behind_initial() and not TransferConnection(view, first).behind_initial()
         )
         yield transfer_measurement(ZERO_RTT, window, bool(plain or behind), "left capture")
+
+
+def datagram_excess(count: int, total: int, largest: int) -> float:
+    """How many times the datagrams were sent that the same bytes need in datagrams of the largest size."""
+    return count * largest / total
+
+
+@measures
+def small_datagrams(view: RunView) -> Iterator[Finding]:
+    """No figure, only a caution: a sender of a file used far more datagrams than its bytes need.
+
+    In virtual time computing takes no time. A sender that packs what is ready at that moment then packs less.
+    """
+    for window in view.windows:
+        if window.flow.kind != "quic" or window.over_tcp or window.flow.amount is None or window.flow.schedule:
+            continue
+        sent = _sent(view, window, window.sender == "server")
+        if sent is None or int(sent.payload.sum()) < _BULK:
+            continue
+        count, largest = len(sent), int(sent.payload.max())
+        excess = datagram_excess(count, int(sent.payload.sum()), largest)
+        if excess >= EXCESS:
+            small = int((sent.payload < _SMALL).sum())
+            yield Caution(
+                f"flow {window.transfer.flow} ({window.name}): the {window.sender} sent {count:,} datagrams, "
+                f"{excess:.1f} times as many as its bytes need in datagrams of {largest:,} B; {small:,} had less than "
+                f"{_SMALL} B (docs/limits.md)"
+            )
+
+
+def stored_excess(measured: MeasuredRun, sender: Role, ip_version: int) -> float | None:
+    """The excess of datagrams of the first transfer, from stored figures. None where they lack, or it is short."""
+    direction = "to_client" if sender == "server" else "to_server"
+    wire, packets = (measured.value(f"{name}_{direction}", 0, "first") for name in ("wire", "packets"))
+    largest = next(
+        (item.value for item in measured.observed if (item.role, item.parameter) == (sender, "max_udp_payload")), None
+    )
+    if wire is None or not packets or not isinstance(largest, float):
+        return None
+    total = wire - packets * (_HEADERS_4 if ip_version == 4 else _HEADERS_6)
+    return datagram_excess(int(packets), int(total), int(largest)) if total >= _BULK else None
 
 
 @measures

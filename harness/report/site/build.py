@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup
 
+from harness.doe.interventions import stored_explanations
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import escape_controls, format_count
@@ -33,6 +34,7 @@ from harness.report.site.interop import interop_page
 from harness.report.site.overview import MEANING, heading_spans, implementation_names, overview
 from harness.report.site.releases import release_sections
 from harness.report.site.study import study_pages
+from harness.report.why import HEADINGS, why_lines, why_rows
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Release
 from harness.store.results import StoreReader, disk_error
@@ -190,11 +192,12 @@ def _cells(
 ) -> Iterator[tuple[str, str]]:
     """Scripts with cells, figures and qlogs. A scenario's cells share one, since their pages and tables are similar."""
     cells: dict[str, dict[str, dict[str, object]]] = {}
+    experiments = stored_explanations(results, results)
     for result in results:
         figures = list(drawn.cell_figures(result, store, search))
         model = cell_page(result)
         cells.setdefault(result.cell.scenario.name.replace("/", "-"), {})[result.cell.key] = {
-            "page": page("cell_body.html", page=model, figures=figures),
+            "page": page("cell_body.html", page=model, figures=figures, experiment=experiments.get(result.cell.key)),
             "because": [row for transfer in model.because for row in transfer.rows],
             "link": [[direction.name, *row] for direction in model.proof.directions for row in direction.rows],
             "figures": [
@@ -249,8 +252,11 @@ def _environment(folder: Path) -> Environment:
         "packed": drawn.pack,
         "players": lambda cell, role: " ".join(implementation_names(cell, role)),
         "bare": lambda text: text.lstrip("≤≥ "),
+        "why_rows": why_rows,
+        "why_lines": why_lines,
     }
     environment.globals |= {"neighbours": heading_spans, "picture": pictures, "dark": drawn.DARK, "engines": ENGINES}
+    environment.globals["why_headings"] = HEADINGS
     return environment
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.analysis.interop import failure_text
 from harness.analysis.metrics.registry import unit_of
 from harness.capture.qlog import counts_from_previous, events, find_traces, read_head, time_unit
-from harness.evaluation.cell_result import CellResult, repeat_command
+from harness.evaluation.cell_result import CellResult, attributions, repeat_command
 from harness.evaluation.missing_metrics import run_warnings
 from harness.formatting import escape_controls, format_count
 from harness.outcome import (
@@ -34,7 +34,6 @@ from harness.reading import is_regular
 from harness.report.diagnosis import (
     OLDER_RULES_NOTE,
     STATE_NAMES,
-    attributions,
     failed_transfers,
     failure_sentence,
     time_sentence,
