@@ -133,7 +133,6 @@ def report(
     from harness.report.column_selection import parse_metrics
     from harness.report.grid import grid_document
     from harness.report.results import results_document
-    from harness.report.why import with_explanations
 
     with empty_json_if_absent(as_json, lambda: results_document([])):
         app = open_app(store)
@@ -141,6 +140,8 @@ def report(
     chosen_metrics = parse_metrics(metrics_asked, results)
     document = grid_document(results) if grid and not as_json else results_document(results, chosen_metrics)
     if why:
+        from harness.report.why import with_explanations
+
         document = with_explanations(document, results, app.results.find(lambda cell: True, every=every))
     print_document(document, markdown=markdown, as_json=as_json)
 

@@ -28,8 +28,8 @@ def features(cell: Cell) -> frozenset[Feature]:
     """
     scenario = cell.scenario
     touched: set[Feature] = {("key", key) for key in scenario_keys(cell)}
-    touched |= {("ip_version", str(scenario.ip_version)), ("testcase", str(scenario.testcase))}
-    touched |= {("server_testcase", str(scenario.server_testcase))}
+    names = ("ip_version", "testcase", "server_testcase")
+    touched |= {(name, str(getattr(scenario, name))) for name in names}
     touched |= {("paths", str(len(scenario.every_path))), ("certificates", str(scenario.certificates))}
     touched.add(("flows", "several" if len(scenario.flows) > 1 else "one"))
     values = [cell.parameters, scenario.parameters, *(flow.parameters for flow in scenario.flows)]

@@ -159,10 +159,11 @@ def small_datagrams(view: RunView) -> Iterator[Finding]:
         if window.flow.kind != "quic" or window.over_tcp or window.flow.amount is None or window.flow.schedule:
             continue
         sent = _sent(view, window, window.sender == "server")
-        if sent is None or int(sent.payload.sum()) < _BULK:
+        total = 0 if sent is None else int(sent.payload.sum())
+        if sent is None or total < _BULK:
             continue
         count, largest = len(sent), int(sent.payload.max())
-        excess = datagram_excess(count, int(sent.payload.sum()), largest)
+        excess = datagram_excess(count, total, largest)
         if excess >= EXCESS:
             small = int((sent.payload < _SMALL).sum())
             yield Caution(

@@ -134,8 +134,8 @@ class ColumnStore:
         """The durations of runs that ended by themselves or by their time limit; unreadable ones are left out.
 
         `planned`: of the runs most similar to these cells alone (see `DurationModel`), since a cell takes a
-        millisecond to read. They are those of the same scenario and server, of some other cells of the server, and, of
-        an engine without any, of some of its cells.
+        millisecond to read. They are those of the same scenario and server, and of some other cells of the server
+        and of the engine.
         """
         timed = self._timed_runs
         if planned is not None:
