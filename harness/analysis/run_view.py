@@ -50,14 +50,10 @@ class RunView(LinkView):
         if key not in self._decrypted and capture is not None:
             inside = (capture.t_ns >= window.start_ns) & (capture.t_ns < window.end_ns)
             packets = capture.select(inside & (capture.flow == window.transfer.flow))
-            secrets = self.secrets(window.transfer.flow)
             flow_connections = connections.find_connections(packets)
-            alone = len(flow_connections) == 1
-            candidates = (
-                connections.open_packets(packets, connection, sender, secrets, alone=alone)
-                for connection in flow_connections
+            self._decrypted[key] = connections.open_connections(
+                packets, flow_connections, sender, self.secrets(window.transfer.flow)
             )
-            self._decrypted[key] = tuple(opened for opened in candidates if opened is not None)
         return self._decrypted.get(key, ())
 
     def at_receiver(self, window: TransferWindow) -> Capture | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import overload
+from typing import Literal, overload
 
 import numpy as np
 
@@ -15,6 +16,11 @@ from harness.capture.memmap import take_rows
 from harness.capture.quic.frames import FrameError, Frames, read_common_frames, read_frames
 from harness.capture.quic.invariants import LONG_HEADERS, Form
 from harness.capture.quic.protection import Aead, Heads, Packets, Protection, candidate_aeads, decrypt
+
+#: What tells a connection's short headers from others: nothing, where it is the only connection, also after its client
+#: went on from a new address by a new connection ID (RFC 9000 §9); the client's port or a connection ID seen before;
+#: such an ID alone, where several connections have one port.
+Selection = Literal["direction", "port", "id"]
 
 #: Packets that a secret is tried on, the share that it must open, and the fewest that are enough evidence.
 _TRIAL_PACKETS, _MIN_SHARE, _MIN_PACKETS = 64, 0.9, 3
@@ -93,13 +99,31 @@ def _connection_ids(head: bytes) -> tuple[bytes, bytes]:
     return head[6:at], head[at + 1 : at + 1 + head[at]] if at < len(head) else b""
 
 
+def open_connections(
+    capture: Capture, connections: Sequence[Connection], sender: Sender, secrets: Sequence[Secret]
+) -> tuple[SentPackets, ...]:
+    """The 1-RTT packets that one endpoint sent in each connection, without connections that no secret opens.
+
+    A secret that opened a connection is tried last on the following ones. Connections and secrets are in order of
+    time, so that the first secret tried is mostly the right one.
+    """
+    opened: list[SentPackets] = []
+    on_port = Counter(connection.port for connection in connections)
+    for connection in connections:
+        by: Selection = "direction" if len(connections) == 1 else "port" if on_port[connection.port] == 1 else "id"
+        packets = open_packets(capture, connection, sender, secrets, by)
+        if packets is not None:
+            opened.append(packets)
+            secrets = [*(secret for secret in secrets if secret != packets.secret), packets.secret]
+    return tuple(opened)
+
+
 def open_packets(
-    capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], *, alone: bool = False
+    capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], by: Selection = "port"
 ) -> SentPackets | None:
     """The 1-RTT packets that one endpoint of a connection sent; None where no secret opens them.
 
-    `alone`: whether the capture has no other connection, so that a client that goes on from a new address and by a new
-    connection ID (RFC 9000 §9) is found there too.
+    `by`: what tells the connection's packets from others.
 
     Tags are not checked, since they were not captured. A secret fits when it opens nine of ten of the first packets.
     A wrong secret gives reserved bits of 0 in one of four packets. In half of these the number is near those before,
@@ -108,13 +132,13 @@ def open_packets(
     A few stacks (ngtcp2) count from a random number, which only their first packet encodes as a whole. Where that
     packet was not captured, the number is taken from the peer's acknowledgements.
     """
-    rows = _rows(capture, connection, sender, alone)
+    rows = _rows(capture, connection, sender, by)
     sent = _open_with_secrets(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
     if sent is not None:
         return sent
     peer: Sender = "client" if sender == "server" else "server"
     peer_packets = _open_with_secrets(
-        capture, connection, peer, secrets, _rows(capture, connection, peer, alone), _BEFORE_FIRST
+        capture, connection, peer, secrets, _rows(capture, connection, peer, by), _BEFORE_FIRST
     )
     if peer_packets is None:
         return None
@@ -130,6 +154,8 @@ def _open_with_secrets(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
 ) -> SentPackets | None:
     """As `open_packets`. `largest`: the largest packet number before the first packet."""
+    if len(rows) < _MIN_PACKETS:
+        return None
     heads = Heads(take_rows(capture.visible, rows), capture.captured[rows], capture.payload[rows])
     sample = heads.select(np.arange(min(_TRIAL_PACKETS, len(heads))))
     for secret in secrets:
@@ -211,20 +237,21 @@ class _RereadFrames(Sequence[Frames]):
         return next(iter(_RereadFrames(self._packets.select(np.array([rows])))))
 
 
-def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool) -> Ints:
-    """Rows of the short headers that an endpoint sent: by the client's port, or by a connection ID seen before.
+def _rows(capture: Capture, connection: Connection, sender: Sender, by: Selection) -> Ints:
+    """Rows of the short headers that an endpoint sent.
 
     The client's port may change on the way (RFC 9000 §9.3), the connection ID by either's choice (§5.1.1).
     """
     to_client = sender == "server"
+    selected = (capture.to_client == to_client) & (capture.form == Form.SHORT)
+    if by == "direction":
+        return np.flatnonzero(selected)
     port = capture.destination_port if to_client else capture.source_port
-    connection_id = connection.client_id if to_client else connection.server_id
-    selected = np.full(len(port), alone) | (port == connection.port)
-    if connection_id:
-        selected |= (capture.visible[:, 1 : 1 + len(connection_id)] == np.frombuffer(connection_id, np.uint8)).all(
-            axis=1
-        )
-    return np.flatnonzero(selected & (capture.to_client == to_client) & (capture.form == Form.SHORT))
+    belongs = np.full(len(port), False) if by == "id" else port == connection.port
+    if connection_id := connection.client_id if to_client else connection.server_id:
+        seen_ids = capture.visible[:, 1 : 1 + len(connection_id)]
+        belongs |= (seen_ids == np.frombuffer(connection_id, np.uint8)).all(axis=1)
+    return np.flatnonzero(selected & belongs)
 
 
 def _coalesced_times(capture: Capture, connection: Connection, sender: Sender) -> Ints:

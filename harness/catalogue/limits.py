@@ -60,8 +60,7 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
                 yield from _blackhole((*path_location(scenario, name), *owner, "blackhole"), blackhole, scenario)
     yield from _sequence(scenario)
     yield from _duplication(scenario)
-    for index, flow in enumerate(scenario.flows):
-        yield from _flow(("flows", index), flow, scenario)
+    yield from _flows(scenario)
     # With `zip` a value may occur in several pairs; the sweep itself rejects equal pairs.
     for name, values in scenario.vary.items() if scenario.combine == "product" else ():
         yield from _duplicates(("vary", name), values)
@@ -145,6 +144,18 @@ def one_line(location: Location, text: str) -> Iterator[Mistake]:
         yield Mistake(location, f"{format_value(text)} is not one line of text", "description and notes may have more")
 
 
+def _flows(scenario: Scenario) -> Iterator[Mistake]:
+    """The mistakes of flows, each by itself."""
+    path_names = set(scenario.every_path)
+    paths_exist = scenario.in_sequence or all(
+        path_names.issuperset(flow_paths(scenario, flow)) for flow in scenario.flows
+    )
+    for index, flow in enumerate(scenario.flows):
+        yield from _flow(("flows", index), flow, scenario)
+        if paths_exist:  # without, there is another mistake
+            yield from _carried(("flows", index), flow, scenario)
+
+
 def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     for name in ("start", "stop", "repeat_after", "access_delay"):
         if (time := getattr(flow, name)) is not None:
@@ -162,7 +173,6 @@ def _flow(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistak
         text = f"a round trip takes {rtt} with it, longer than the timeout of {scenario.timeout}"
         yield Mistake((*location, "access_delay"), text, "is the unit the one you meant?")
     yield from _starts((*location, "start"), flow, scenario)
-    yield from _carried(location, flow, scenario)
 
 
 def _starts(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
@@ -188,11 +198,6 @@ def _carried(location: Location, flow: Flow, scenario: Scenario) -> Iterator[Mis
     if not flow.carried.bytes:
         yield Mistake(key, "a flow with a size transfers something", "write '1 MB', say")
         return
-    path_names = set(scenario.every_path)
-    if not scenario.in_sequence and not all(
-        path_names.issuperset(flow_paths(scenario, other_flow)) for other_flow in scenario.flows
-    ):
-        return  # that is another mistake
     seconds = ideal_time(flow_timeline(scenario, flow), flow.carried)
     if math.isinf(seconds):
         text = f"the path never carries {flow.carried}"

@@ -92,6 +92,8 @@ def _rebinding_times(scenario: Scenario, flow: Flow, number: int) -> range:
 
 def find_lost_paths(scenario: Scenario) -> list[PathLoss]:
     """The paths that clients lose, with start and end; in order of flows and of time."""
+    if all(move.loses is None for flow in scenario.flows for move in flow.moves):
+        return []
     arrivals = {
         name: sorted(
             stay.since_ns for flow in scenario.flows for stay in client_stays(scenario, flow) if stay.path == name

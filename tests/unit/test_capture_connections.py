@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.capture.capture import Capture, read_capture
-from harness.capture.connections import _select_readable, find_connections, open_packets
+from harness.capture.connections import _select_readable, find_connections, open_connections, open_packets
 from harness.capture.key_log import Secret, read_key_log
 from harness.capture.quic.invariants import VERSION_2
 from harness.capture.quic.protection import Aead, Protection, decrypt
@@ -99,6 +99,35 @@ def test_what_is_not_of_the_connection_stays_closed(tmp_path: Path) -> None:
     down = open_packets(packets, find_connections(packets)[0], "server", SECRETS)
     assert down is not None and down.undecrypted == len(noise)
     assert [frames.streams[0].offset for frames in down.frames] == [900 * i for i in range(200)]
+
+
+def test_connections_of_one_port_are_told_apart_by_their_connection_ids(tmp_path: Path) -> None:
+    """A client may use one socket for all its connections, whose packets then alternate on one port."""
+    ids, secrets = (CLIENT_ID, b"client-9"), (SECRETS[1], Secret(b"s" * 32, "server", UP))
+    handshakes = [
+        packet
+        for client_id, server_id in zip(ids, (SERVER_ID, b"the-server-s-18.."), strict=True)
+        for packet in [
+            (False, long_header(b"first-" + client_id, client_id)),
+            (True, long_header(client_id, server_id)),
+            (False, long_header(server_id, client_id)),
+        ]
+    ]
+    senders = [
+        packet_protection.Sender(secret.secret, Aead.AES_128_GCM, client_id)
+        for client_id, secret in zip(ids, secrets, strict=True)
+    ]
+    alternating = [
+        (True, sender.packet(number, stream_frame(0, 900 * number, bytes(900)), 2))
+        for number in range(20)
+        for sender in senders
+    ]
+    packets = capture(tmp_path, [*handshakes, *alternating])
+    opened = open_connections(packets, find_connections(packets), "server", secrets)
+    assert [sent.connection.client_id for sent in opened] == list(ids)
+    assert [sent.secret for sent in opened] == list(secrets)
+    assert [sent.packets.number.tolist() for sent in opened] == [list(range(20))] * 2
+    assert [sent.undecrypted for sent in opened] == [0, 0]
 
 
 def test_connections_are_told_apart(tmp_path: Path) -> None:
