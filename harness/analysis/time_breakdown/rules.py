@@ -37,6 +37,8 @@ STEADY = 4
 #: No probe timeout is shorter than this many of the path's round trips. To the round trip RFC 9002 §6.2.1 adds four
 #: times rttvar, which begins at half a round trip (§5.3), and the receiver's max_ack_delay.
 SILENCE = 1.25
+#: Nor shorter than the granularity of the sender's timer, ns (kGranularity, RFC 9002 §6.1.2).
+GRANULARITY_NS = 1_000_000
 #: A bottleneck is full if it is busy for this share of a round trip.
 FULL = 0.95
 #: Bytes in flight are equal if they differ by less than this share, or by two packets. TCP's send buffer frees a third
@@ -107,7 +109,7 @@ def _periods(conv: Conversation, declared_ns: Ints, left_ns: Ints) -> list[tuple
     """Recovery periods that n packets begin: when each was declared lost, in order, and when it was sent, shape
     (n,).
     """
-    acknowledged = np.maximum.accumulate(conv.acks.upto) if len(conv.acks.upto) else conv.acks.upto
+    acknowledged = conv.largest_acked
     periods: list[tuple[int, int]] = []
     recovery_start = -_UNLIMITED
     for moment, left in zip(declared_ns.tolist(), left_ns.tolist(), strict=True):
@@ -360,19 +362,18 @@ def probe_timeouts(conv: Conversation) -> Ints:
     before = np.concatenate([[sent.t_ns[0]], sent.t_ns[:-1]])
     quiet = sent.t_ns - np.maximum(last_ack_ns, before)
     # The sender knows the round trip of the last packet it received.
-    probes = np.flatnonzero(quiet >= SILENCE * conv.rtt.at(sent.t_ns - quiet))
+    shortest = np.maximum(SILENCE * conv.rtt.at(sent.t_ns - quiet), GRANULARITY_NS)
+    probes = np.flatnonzero(quiet >= shortest)
     probes = probes[(probes > 0) & (sent.t_ns[probes] > conv.first_byte_ns)]
-    probes = probes[conv.acknowledged_by(sent.t_ns[probes]) < probes]
-    largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else acks.upto
+    acknowledged = conv.acknowledged_by(sent.t_ns[probes])
+    probes, acknowledged = probes[acknowledged < probes], acknowledged[acknowledged < probes]
     ends = conv.useful_service[:, 1]
     spans: list[tuple[int, int]] = []
-    for probe in probes.tolist():
-        moment = int(sent.t_ns[probe])
+    for moment, count in zip(sent.t_ns[probes].tolist(), acknowledged.tolist(), strict=True):
         served_count = int(np.searchsorted(ends, moment, side="right"))
         since = int(ends[served_count - 1]) if served_count else conv.first_byte_ns
-        acknowledged = int(conv.acknowledged_by(np.array([moment]))[0])
-        at = int(np.searchsorted(largest_acked, acknowledged + 1))
-        spans.append((since, int(acks.t_ns[at]) if at < len(largest_acked) else conv.end_ns))
+        at = int(np.searchsorted(conv.largest_acked, count + 1))
+        spans.append((since, int(acks.t_ns[at]) if at < len(acks.t_ns) else conv.end_ns))
     return merge_spans(spans)
 
 

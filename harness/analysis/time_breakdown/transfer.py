@@ -289,10 +289,20 @@ class Conversation:
         """Bytes of the first k packets, shape (n + 1,)."""
         return np.concatenate([[0], np.cumsum(self.sent.size)]).astype(np.int64)
 
+    @cached_property
+    def largest_acked(self) -> Ints:
+        """Number of packets acknowledged after each acknowledgement, shape (a,)."""
+        if not len(self.acks.upto):
+            return _NO_TIMES
+        largest: Ints = np.maximum.accumulate(self.acks.upto)
+        return largest
+
     def acknowledged_by(self, moments: Ints) -> Ints:
         """Number of packets acknowledged at each moment, shape of `moments`."""
-        largest_acked = np.concatenate([[0], np.maximum.accumulate(self.acks.upto)]).astype(np.int64)
-        counts: Ints = largest_acked[np.searchsorted(self.acks.t_ns, moments, side="right")]
+        received = np.searchsorted(self.acks.t_ns, moments, side="right")
+        if not len(self.largest_acked):
+            return np.zeros_like(received)
+        counts: Ints = np.where(received > 0, self.largest_acked[received - 1], 0)
         return counts
 
     def in_flight(self, moments: Ints) -> Ints:
@@ -312,7 +322,7 @@ class Conversation:
         path MTU do not count (RFC 9000 §14.4).
         """
         lost = np.flatnonzero(self.sent.lost & (self.sent.size <= self.payload) & (self.sent.size > 0))
-        largest_acked = np.maximum.accumulate(self.acks.upto) if len(self.acks.upto) else _NO_TIMES
+        largest_acked = self.largest_acked
         at = np.searchsorted(largest_acked, lost + 1 + _PACKET_THRESHOLD)
         detectable = at < len(largest_acked)
         detected_ns = self.acks.t_ns[at[detectable]] if len(largest_acked) else _NO_TIMES
@@ -324,8 +334,7 @@ class Conversation:
         """The response's round trips, as senders count them (RFC 9406 §4.2). A round trip ends, and the next begins,
         when its first packet that arrived is acknowledged.
         """
-        sent, acks = self.sent, self.acks
-        largest_acked = np.maximum.accumulate(acks.upto) if len(acks.upto) else _NO_TIMES
+        sent, acks, largest_acked = self.sent, self.acks, self.largest_acked
         delivered = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
         begins, places, late = list[int](), list[int](), list[int]()
         place = int(np.searchsorted(sent.t_ns, self.first_byte_ns - self.rtt_ns // 4))
