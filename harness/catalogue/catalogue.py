@@ -251,6 +251,11 @@ class Catalogue:
     def _scenarios(self) -> dict[Path, tuple[Scenario, Positions]]:
         return {}
 
+    def listed_scenario(self, file: Path) -> Scenario:
+        """A scenario file as its schema has it, for a list: whether a lab can run it is not checked."""
+        data, positions = read_yaml(file)
+        return validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})
+
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         data, positions = read_yaml(file)
         scenario = validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})

@@ -63,7 +63,7 @@ def list_(
             return None
 
     files = app.catalogue.scenario_files()
-    scenarios = [one for file in files if (one := read(partial(app.catalogue.scenario, file))) is not None]
+    scenarios = [one for file in files if (one := read(partial(app.catalogue.listed_scenario, file))) is not None]
     implementations = read(app.catalogue.implementations) or {
         found[0].name: (found[0], file.resolve().parent)
         for file in app.catalogue.implementation_files()
