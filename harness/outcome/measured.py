@@ -281,13 +281,17 @@ def _bytes(count: int) -> str:
 # --- The result of a check of a test case.
 
 
+CheckStatus = Literal["passed", "failed", "not_exercised", "unknown"]
+
+
 class InteropCheck(Fact):
     """One check of one run, against what its scenario demands."""
 
     check: str
     asked: bool | int | str
-    status: Literal["passed", "failed", "unknown"]
-    """unknown: what was captured, or what endpoints wrote down, does not show it."""
+    status: CheckStatus
+    """not_exercised: what it is about never happened. unknown: what was captured, or what endpoints wrote down, does
+    not show it."""
     sentence: str
     """What was seen, with figures; of an unknown one why."""
     sender: Role | None = None

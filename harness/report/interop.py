@@ -56,9 +56,11 @@ RESULT_MARKS: dict[ResultWord, tuple[str, str]] = {
     "unsupported": ("–", "dim"),
     "inconclusive": ("?", "yellow"),
 }
+#: Of a failure that is reported as unsupported, since an implementation fails the case with every peer.
+RELABELLED_MARK = ("⊘", "red")
 #: Minimum width of a folded reason.
 _WHY_WIDTH = 30
-RESULT_LEGEND = "✓ succeeded, ✗ failed, – unsupported, ? inconclusive"
+RESULT_LEGEND = "✓ succeeded, ✗ failed, ⊘ fails with every peer, – unsupported, ? inconclusive"
 
 
 def testcase_cells(results: Sequence[CellResult]) -> list[CellResult]:
@@ -124,15 +126,23 @@ def _details(result: CellResult) -> str:
     return f"{statistics.mean(values):.0f} (± {spread:.0f}) kbps"
 
 
-def _cases_by_word(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[ResultWord, str]]:
-    """(word, abbreviations) of a pair."""
-    for word in RESULT_MARKS:
-        if cases := [CASES[case] for case, entry in matrix.cases(pair) if entry.word == word]:
-            yield word, " ".join(cases)
+def result_mark(entry: TestcaseResult) -> tuple[str, str]:
+    """The symbol of a result, and its style."""
+    return RELABELLED_MARK if entry.relabelled else RESULT_MARKS[entry.word]
+
+
+def _cases_by_mark(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[tuple[str, str], str]]:
+    """(mark, abbreviations) of a pair."""
+    succeeded, failed, *others = RESULT_MARKS.values()
+    for mark in (succeeded, failed, RELABELLED_MARK, *others):
+        if cases := [CASES[case] for case, entry in matrix.cases(pair) if result_mark(entry) == mark]:
+            yield mark, " ".join(cases)
 
 
 def _summary(matrix: InteropMatrix) -> str:
-    return ", ".join(f"{count} {word}" for word, count in matrix.counts().items() if count)
+    relabelled = sum(entry.relabelled for entry in matrix.entries.values())
+    notes = {"unsupported": f" ({relabelled} of them fail with every peer)"} if relabelled else {}
+    return ", ".join(f"{count} {word}{notes.get(word, '')}" for word, count in matrix.counts().items() if count)
 
 
 def interop_document(matrix: InteropMatrix, published: InteropMatrix | None = None) -> Document:
@@ -169,8 +179,7 @@ def _grid(matrix: InteropMatrix) -> Table:
 def _grid_cells(matrix: InteropMatrix, client: str) -> Iterator[Phrase]:
     for server in matrix.servers:
         words = [
-            Span(f"{RESULT_MARKS[word][0]} {text}", style=RESULT_MARKS[word][1])
-            for word, text in _cases_by_word(matrix, (client, server))
+            Span(f"{symbol} {text}", style=style) for (symbol, style), text in _cases_by_mark(matrix, (client, server))
         ]
         yield join_phrases(words, LineBreak())
 
@@ -184,7 +193,15 @@ def _disagreements_table(mismatches: Sequence[Disagreement]) -> Table:
         Column("why", text=_WHY_WIDTH),
     ]
     rows = [
-        Row([CASES[item.case], " → ".join(item.pair), item.ours.word, item.theirs.word, item.ours.sentence])
+        Row(
+            [
+                CASES[item.case],
+                " → ".join(item.pair),
+                item.ours.judged_word,
+                item.theirs.judged_word,
+                item.ours.sentence,
+            ]
+        )
         for item in mismatches
     ]
     return Table(columns, rows)
@@ -209,8 +226,8 @@ def _disagreement(mismatch: Disagreement) -> dict[str, Any]:
         "client": mismatch.pair[0],
         "server": mismatch.pair[1],
         "case": mismatch.case,
-        "here": mismatch.ours.word,
-        "there": mismatch.theirs.word,
+        "here": mismatch.ours.judged_word,
+        "there": mismatch.theirs.judged_word,
         "sentence": mismatch.ours.sentence,
     }
 
@@ -240,7 +257,7 @@ _OWNER_TITLES: dict[Responsibility | None, str] = {
 }
 #: Number of different sentences that say why an implementation fails with everybody.
 _MAX_SENTENCES = 2
-_EVERYBODY_TITLE = "What an implementation fails with everybody, which counts as unsupported"
+_EVERYBODY_TITLE = "What an implementation fails with every peer, which counts as unsupported"
 
 
 @dataclass(frozen=True)
@@ -265,7 +282,7 @@ class _FailedEntry:
 
     @property
     def word(self) -> str:
-        return "unsupported (fails with everybody)" if self.entry.relabelled else self.entry.word
+        return "unsupported (fails with every peer)" if self.entry.relabelled else self.entry.word
 
 
 def _failed_entries(matrix: InteropMatrix) -> list[_FailedEntry]:
@@ -414,11 +431,21 @@ def checks_document(checks: Sequence[Check]) -> Document:
         Column("check", identifies=True, code=True),
         Column("takes"),
         Column("what it demands", text=SENTENCE_WIDTH),
+        Column("exercised by", text=SENTENCE_WIDTH),
         Column("source", text=SENTENCE_WIDTH),
         Column("needs secrets"),
     ]
     rows = [
-        Row([check.name, _accepted_values(check), check.title, check.source, "yes" if check.needs_keys else ""])
+        Row(
+            [
+                check.name,
+                _accepted_values(check),
+                check.title,
+                check.exercised_by,
+                check.source,
+                "yes" if check.needs_keys else "",
+            ]
+        )
         for check in checks
     ]
     data = [
@@ -427,6 +454,8 @@ def checks_document(checks: Sequence[Check]) -> Document:
             "takes": check.value_kind,
             "words": list(check.words),
             "demands": check.title,
+            "exercised_by": check.exercised_by,
+            "upstream": check.upstream,
             "source": check.source,
             "needs_secrets": check.needs_keys,
         }

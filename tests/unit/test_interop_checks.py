@@ -9,7 +9,7 @@ import pytest
 
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.evidence import Evidence
-from harness.analysis.interop.registry import CheckResult, Failed, Passed, Undetermined
+from harness.analysis.interop.registry import CheckResult, Failed, NotExercised, Passed, Undetermined
 from harness.outcome import Transfer
 from tests.unit import wire_packets
 from tests.unit.captures import make_run
@@ -258,7 +258,7 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
         [lambda: _plain(certificate_size=8000)], [(_plain, "asked at least 7500")],
     ),
     ("amplification", 3): (
-        [lambda: _amplified(3), lambda: _amplified(1, "identifier")],
+        [lambda: _amplified(3), lambda: _amplified(2.1, "identifier")],
         [(lambda: _amplified(4), "4800 B sent, and 1200 B had come"), (lambda: _amplified(3.01), "B sent, and 1200 B had come"),
          (lambda: _amplified(2, "none"), "4800 B sent")],
     ),
@@ -317,6 +317,25 @@ def test_a_client_with_a_token_is_sent_no_retry() -> None:
     shake_hands(trace, second, resumes=True, early=True, token=b"of NEW_TOKEN")
     found = _found("early_data_again", True, lambda: trace.evidence(first, second))
     assert isinstance(found, Undetermined) and "NEW_TOKEN" in found.sentence
+
+
+@pytest.mark.parametrize("times", [0.04, 1, 2])
+def test_a_limit_that_stopped_nobody_says_nothing(times: float) -> None:
+    """A server that had room for a datagram when the address was validated was not at the limit."""
+    found = _found("amplification", 3, lambda: _amplified(times, "identifier"))
+    assert isinstance(found, NotExercised) and "before the limit made it stop" in found.sentence
+
+
+def test_a_rebinding_that_the_runner_fails_says_whether_the_rfc_holds() -> None:
+    late = _found("rebound", "port", lambda: _moved(asks=False))
+    assert isinstance(late, Failed) and "has no PATH_CHALLENGE; RFC 9000 §9.3 holds" in late.sentence
+    never = _found("rebound", "port", lambda: _moved(answers=b"87654321"))
+    assert isinstance(never, Failed) and "1 path of 1 never validated" in never.sentence
+
+
+def test_every_check_says_what_exercises_it() -> None:
+    for check in declared_checks().values():
+        assert check.exercised_by, check.name
 
 
 def test_the_first_wrong_packet_is_named() -> None:

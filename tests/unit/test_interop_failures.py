@@ -122,7 +122,7 @@ def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
     said = render_markdown(
         interop_document(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
     )
-    head, _, table = said.partition("**What an implementation fails with everybody, which counts as unsupported**")
+    head, _, table = said.partition("**What an implementation fails with every peer, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
     why = "Amplification: 4800 B \\| &lt;b>. Another."

@@ -35,24 +35,31 @@ harness report interop --result-json > result.json               # as the runner
 harness report interop --checks                                  # what checks of a scenario can demand
 ```
 
-An implementation that fails a case with everybody counts as unsupported there, as the runner has it, and the table
-says so. What a check finds is judged from what each endpoint sent, seen at its own side of the path: packets that the
-path dropped or damaged were sent.
+An implementation that fails a case with every peer counts as unsupported there, as the runner has it, and has a mark
+of its own. What a check finds is judged from what each endpoint sent, seen at its own side of the path: packets that
+the path dropped or damaged were sent.
 """
 _DIFFERENCES = """
 ## How they differ from the runner's
 
+The runner is quic-interop-runner at commit 1d6f655 of 2026-04-06, its simulator quic-network-simulator at e557a54 of
+2025-11-18.
+
 * Virtual time: the same seed gives the same packets, and no other load has a part in it.
-* Verdicts come from exit codes, files and packets, not from what a console printed. A link that is not the one asked
-  for makes a run inconclusive.
-* Times of faults count from the client's first datagram; the runner's from the start of its simulator.
-* A handshake counts by the server's Initial packets that have CRYPTO data: some servers refuse with an Initial
-  packet, too.
-* The limit on amplification is three times what came (RFC 9000 §8.1); the runner lets a server go up to four times.
-* Random drops and damage: the simulator's code lets one more pass in a row than its page says, and knows no longest
-  burst of damaged datagrams; here it is three, of both. A damaged datagram has no UDP checksum here, and a new one
-  there: the receiver is given it either way. The byte is changed by a value that is drawn for each place and run.
+* Verdicts come from exit codes, files and packets. There they come from what the console printed, and the exit code of
+  either endpoint counts. Its time-outs include the start of the containers.
+* A link that is not the one asked for makes a run inconclusive. So does a check whose condition never arose: it says
+  *not exercised*.
+* Times of faults count from the client's first datagram. There they count from the start of the simulator.
+* Three datagrams in a row at most are dropped, as there (since August 2024).
+* A damaged datagram reaches the receiver here. There it has been dropped since September 2024, so that cases of damage
+  are cases of loss: L1 and L2 are these. C1 and C2 are the harder ones here. A damaged datagram has no UDP checksum,
+  and the byte is changed by a value that is drawn for each place and run.
 * Files have the same bytes on every machine, and names of their own.
+* A failure with every peer is ⊘ here, and counts as unsupported, as it does where one run of the runner has them all.
+  On its site nothing is relabelled, since its pairs run by themselves. `--from` compares failures as failures.
+
+{checks}
 """
 
 
@@ -85,12 +92,21 @@ def interop_page(
     ]
     lines.append(_IMAGES)
     lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
-    lines.append(_DIFFERENCES)
+    lines.append(_DIFFERENCES.format(checks="\n".join(_stricter())))
     matrix = matrix_of(results)
     shown = render_markdown(interop_document(matrix)) if matrix.entries else "No runs are stored.\n"
     judged = [one for one in testcase_cells(results) if case_of(one.cell.scenario.name) is not None]
     took = [f"{effort_summary(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
     return "\n".join([*lines, "## What stored runs show", "", *took, shown])
+
+
+def _stricter() -> Iterator[str]:
+    """The table of checks that ask something else than the runner's."""
+    yield table_row(["check", "here", "there, and why"])
+    yield table_row(["---"] * 3)
+    for check in declared_checks().values():
+        if check.upstream:
+            yield table_row([f"`{check.name}`", check.title, check.upstream])
 
 
 def _case(name: str, abbreviation: str, scenario: Scenario) -> str:

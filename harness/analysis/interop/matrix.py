@@ -47,6 +47,11 @@ class TestcaseResult:
         """Whether it failed, and is reported as unsupported."""
         return self.failing_party is not None
 
+    @property
+    def judged_word(self) -> ResultWord:
+        """The result before it was relabelled."""
+        return "failed" if self.relabelled else self.word
+
 
 @dataclass(frozen=True)
 class InteropMatrix:
@@ -117,12 +122,13 @@ def disagreements(ours: InteropMatrix, theirs: InteropMatrix) -> list[Disagreeme
     """Entries that succeeded in one matrix and failed in the other, by pairs and cases.
 
     Our names that end in -qns are published images; theirs lack the suffix. A case that one side does not support, or
-    could not decide, is no disagreement.
+    could not decide, is no disagreement. A failure that was relabelled as unsupported here is a failure: the runner
+    relabels nothing where its pairs run by themselves, as on its site.
     """
     conflicts = []
     for (pair, case), entry in ours.entries.items():
         published = theirs.entries.get((_published_pair(pair), case))
-        if published is not None and {entry.word, published.word} == {"succeeded", "failed"}:
+        if published is not None and {entry.judged_word, published.judged_word} == {"succeeded", "failed"}:
             conflicts.append(Disagreement(pair, case, entry, published))
     order = list(CASES)
     return sorted(conflicts, key=lambda conflict: (conflict.pair, order.index(conflict.case)))

@@ -38,7 +38,14 @@ class Undetermined:
     sentence: str
 
 
-CheckResult = Passed | Failed | Undetermined
+@dataclass(frozen=True)
+class NotExercised:
+    """What the check is about never happened, so that it says nothing of the endpoints."""
+
+    sentence: str
+
+
+CheckResult = Passed | Failed | Undetermined | NotExercised
 ValueKind = Literal["a count", "true", "a word"]
 
 
@@ -54,6 +61,10 @@ class Check:
     """The requirement, in a line."""
     source: str
     """The RFC's section."""
+    exercised_by: str
+    """What must happen for the check to say anything; without it, a run is neither passed nor failed."""
+    upstream: str
+    """What the interop runner checks instead, and why it is otherwise here; empty where it checks the same."""
     needs_keys: bool
     """Whether it examines packets that are encrypted with secrets of the endpoints."""
     judge: Callable[[Evidence, Any], CheckResult]
@@ -69,14 +80,22 @@ _DECLARED: dict[str, Check] = {}
 
 
 def check(
-    name: str, *, takes: ValueKind, title: str, source: str, words: tuple[str, ...] = (), needs_keys: bool = True
+    name: str,
+    *,
+    takes: ValueKind,
+    title: str,
+    source: str,
+    exercised_by: str,
+    upstream: str = "",
+    words: tuple[str, ...] = (),
+    needs_keys: bool = True,
 ) -> Callable[[Callable[[Evidence, Any], CheckResult]], Callable[[Evidence, Any], CheckResult]]:
     """Declare the decorated function as a check. ValueError for a name that is already taken."""
 
     def declare(judge: Callable[[Evidence, Any], CheckResult]) -> Callable[[Evidence, Any], CheckResult]:
         if name in _DECLARED:
             raise ValueError(f"the check {name} is declared twice")
-        _DECLARED[name] = Check(name, takes, words, title, source, needs_keys, judge)
+        _DECLARED[name] = Check(name, takes, words, title, source, exercised_by, upstream, needs_keys, judge)
         return judge
 
     return declare

@@ -104,9 +104,6 @@ def _name_problems(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"tests.{abbr} has no name and desc"
         elif (duplicate := abbreviations.setdefault(test["name"], abbr)) != abbr:
             yield f"tests.{duplicate} and tests.{abbr} are both {format_value(test['name'])}"
-    missing = {str(name) for name in (*document["servers"], *document["clients"])} - document["urls"].keys()
-    if missing:
-        yield f"urls has nothing of {', '.join(sorted(missing))}"
 
 
 def _entry_problems(place: str, listed: Any, tests: Mapping[str, Any], measurements: bool) -> Iterator[str]:

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from harness.analysis.interop.evidence import Evidence, read_evidence
-from harness.analysis.interop.registry import Check, CheckResult, Failed, Passed, Undetermined, declared_checks
+from harness.analysis.interop.registry import (
+    Check,
+    CheckResult,
+    Failed,
+    NotExercised,
+    Passed,
+    Undetermined,
+    declared_checks,
+)
 from harness.capture.artefacts import Artefacts
-from harness.outcome import InteropCheck, MeasuredRun, Run, Verdict, proven_outcome
+from harness.outcome import CheckStatus, InteropCheck, MeasuredRun, Run, Verdict, proven_outcome
 from harness.scenario.parameters import Role
 
 ResultWord = Literal["succeeded", "failed", "unsupported", "inconclusive"]
@@ -50,6 +58,10 @@ def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
     failed_check = next((check for check in checks if check.status == "failed"), None)
     if failed_check is not None:
         return RunResult("failed", failed_check.check, failure_text(failed_check), check=failed_check)
+    unexercised = [check for check in checks if check.status == "not_exercised"]
+    if unexercised:
+        sentence = "; ".join(f"{check.check} was not exercised: {check.sentence}" for check in unexercised)
+        return RunResult("inconclusive", "not_exercised", sentence)
     unknown = [check for check in checks if check.status == "unknown"]
     if unknown:
         sentence = "; ".join(f"{check.check} cannot be checked: {check.sentence}" for check in unknown)
@@ -130,12 +142,20 @@ def _run_check(check: Check, value: CheckValue, evidence: Evidence) -> InteropCh
     return _check_record(check.name, value, finding, evidence)
 
 
+_STATUS: Final[dict[type[CheckResult], CheckStatus]] = {
+    Passed: "passed",
+    Failed: "failed",
+    NotExercised: "not_exercised",
+    Undetermined: "unknown",
+}
+
+
 def _check_record(name: str, value: CheckValue, finding: CheckResult, evidence: Evidence | None) -> InteropCheck:
     packet = finding.packet if isinstance(finding, Failed) else None
     return InteropCheck(
         check=name,
         asked=value,
-        status="passed" if isinstance(finding, Passed) else "failed" if isinstance(finding, Failed) else "unknown",
+        status=_STATUS[type(finding)],
         sentence=finding.sentence,
         sender=None if packet is None else packet.sender,
         packet=None if packet is None else packet.datagram.number,

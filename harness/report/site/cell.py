@@ -310,7 +310,7 @@ def _check_lines(result: CellResult) -> Iterator[CheckLine]:
     for name, checks in by_name.items():
         passed = sum(check.status == "passed" for check in checks)
         failed = next((check for check in checks if check.status == "failed"), None)
-        unknown = next((check for check in checks if check.status == "unknown"), None)
+        unknown = next((check for check in checks if check.status in ("not_exercised", "unknown")), None)
         status: VerdictStatus = "fail" if failed else "inconclusive" if unknown else "pass"
         summary = failure_text(failed).removeprefix(f"{name}: ") if failed else (unknown or checks[-1]).sentence
         required = "" if checks[0].asked is True else str(checks[0].asked)

@@ -12,7 +12,7 @@ from harness.analysis.interop.registry import CASES, case_of
 from harness.analysis.interop.responsibility import find_blame
 from harness.analysis.interop.verdict import ResultWord
 from harness.evaluation.cell_result import CellResult
-from harness.report.interop import matrix_of, testcase_cells
+from harness.report.interop import RELABELLED_MARK, matrix_of, testcase_cells
 from harness.report.results import SYMBOLS
 from harness.report.site.cell import cell_address
 
@@ -121,8 +121,9 @@ def _build_square(case: str, entry: TestcaseResult, place: str) -> TestcaseSquar
     status = _STATUS[entry.word]
     why = "" if entry.word == "succeeded" else entry.sentence
     if entry.relabelled:
-        why = f"Fails with everybody. {why}"
-    return TestcaseSquare(case, CASES[case], entry.word, status, SYMBOLS[status][0], place, why)
+        why = f"Fails with every peer. {why}"
+    symbol = RELABELLED_MARK[0] if entry.relabelled else SYMBOLS[status][0]
+    return TestcaseSquare(case, CASES[case], entry.word, status, symbol, place, why)
 
 
 def _of_case(matrix: InteropMatrix, case: str) -> Mapping[tuple[Pair, str], TestcaseResult]:
