@@ -5,12 +5,14 @@ Of failures: who seems responsible, the first wrong packet, and endpoints' last 
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from harness.analysis.interop.matrix import (
@@ -26,10 +28,12 @@ from harness.analysis.interop.matrix import (
 from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, Check, case_of
 from harness.analysis.interop.responsibility import Blame, Responsibility, find_blame
 from harness.analysis.interop.runner_json import to_document
-from harness.analysis.interop.verdict import ResultWord, run_result
-from harness.capture.artefacts import last_log_lines
+from harness.analysis.interop.verdict import SENDER_SIDE, ResultWord, run_result
+from harness.capture.artefacts import CAPTURE, KEYS, endpoint_path, last_log_lines
+from harness.capture.files import ARCHIVE
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import VerdictStatus
+from harness.report.diagnosis import failure_sentence
 from harness.report.document import (
     SENTENCE_WIDTH,
     Block,
@@ -46,6 +50,7 @@ from harness.report.document import (
     Verbatim,
     join_phrases,
 )
+from harness.scenario.parameters import ROLES
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, ResultWord] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
@@ -58,6 +63,8 @@ RESULT_MARKS: dict[ResultWord, tuple[str, str]] = {
 }
 #: Of a failure that is reported as unsupported, since an implementation fails the case with every peer.
 RELABELLED_MARK = ("⊘", "red")
+#: The most failures that are explained one by one.
+_MAX_EXPLAINED = 6
 #: Minimum width of a folded reason.
 _WHY_WIDTH = 30
 RESULT_LEGEND = "✓ succeeded, ✗ failed, ⊘ fails with every peer, – unsupported, ? inconclusive"
@@ -113,7 +120,12 @@ def _failure(result: CellResult) -> Failure | None:
     for (run, measured), folder in zip(result.runs, result.folders, strict=True):
         verdict = run_result(run, measured)
         if verdict.word == "failed":
-            return Failure(run.name, verdict.check, last_log_lines(folder, run))
+            unfinished, endings = ((), ()) if measured is None else (measured.unfinished, measured.endings)
+            progress = " ".join(
+                failure_sentence(transfer, [end for end in endings if end.flow == transfer.flow])
+                for transfer in unfinished
+            )
+            return Failure(run.name, verdict.check, last_log_lines(folder, run), progress, folder)
     return None
 
 
@@ -314,7 +326,54 @@ def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
         blocks += [_part_title(_EVERYBODY_TITLE, note), _everybody_table(everybody_groups)]
     # On a page one failure of a group represents it.
     representatives = [*unexplained, *(group[0] for group in everybody_groups)]
-    return [*blocks, *_last_words(failures, "terminal"), *_last_words(representatives, "markdown")]
+    return [
+        *blocks,
+        *(_explanations(failures) if len(failures) <= _MAX_EXPLAINED else []),
+        *_last_words(failures, "terminal"),
+        *_last_words(representatives, "markdown"),
+    ]
+
+
+def _explanations(failures: Sequence[_FailedEntry]) -> list[Block]:
+    """What is known of each failure: how far it came, whose it looks to be, and where to look on."""
+    blocks: list[Block] = []
+    for failure in failures:
+        record, finding = failure.entry.failure, failure.finding
+        if record is None:
+            continue
+        owner = f"{finding.whose}, {finding.implementation} as a {finding.role}: {finding.why}" if finding else ""
+        facts = {
+            "what": " ".join(filter(None, [failure.entry.sentence, record.progress])),
+            "whose": owner or "nobody has looked into it",
+            "run": str(record.folder) if record.folder is not None and record.folder.exists() else record.run,
+            "open": frame_command(record),
+        }
+        lines = [f"{name:5}  {text}" for name, text in facts.items() if text]
+        blocks += [
+            Paragraph(f"{CASES[failure.case]} {failure.where}:", medium="terminal"),
+            *(Paragraph(line, medium="terminal") for line in lines),
+        ]
+    return blocks
+
+
+def frame_command(failure: Failure) -> str:
+    """The command that shows a failure's first wrong packet in Wireshark, decrypted; empty where it has none, or where
+    the run's captures were not kept.
+    """
+    check, folder = failure.check, failure.folder
+    if check is None or check.sender is None or folder is None:
+        return ""
+    capture = folder / CAPTURE[SENDER_SIDE[check.sender]]
+    archive, steps = capture.parent / ARCHIVE, list[str]()
+    if not capture.exists():
+        if not archive.exists():
+            return ""
+        unpacked = f"/tmp/{capture.name}"
+        steps.append(f"tar --zstd -xOf {shlex.quote(str(archive))} {capture.name} > {unpacked}")
+        capture = Path(unpacked)
+    keys = next((file for role in ROLES if (file := folder / endpoint_path(0, role) / KEYS).exists()), None)
+    options = "" if keys is None else f" -o tls.keylog_file:{shlex.quote(str(keys))}"
+    return " && ".join([*steps, f"wireshark{options} -g {check.packet} {shlex.quote(str(capture))}"])
 
 
 def _part_title(title: str, note: str) -> Paragraph:
@@ -414,6 +473,7 @@ def _failure_data(pair: Pair, case: str, entry: TestcaseResult) -> dict[str, Any
         check = entry.failure.check
         content["failure"] = {
             "run": entry.failure.run,
+            "progress": entry.failure.progress,
             "check": None if check is None else check.model_dump(mode="json"),
             "words": {name: list(lines) for name, lines in entry.failure.log_lines.items()},
         }

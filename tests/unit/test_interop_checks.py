@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness.analysis.interop import declared_checks
-from harness.analysis.interop.evidence import Evidence
+from harness.analysis.interop.evidence import Evidence, without_teardown
 from harness.analysis.interop.registry import CheckResult, Failed, NotExercised, Passed, Undetermined
-from harness.outcome import Transfer
+from harness.outcome import Outcome, Transfer
 from tests.unit import wire_packets
 from tests.unit.captures import make_run
 from tests.unit.wire_packets import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
@@ -331,6 +332,18 @@ def test_a_rebinding_that_the_runner_fails_says_whether_the_rfc_holds() -> None:
     assert isinstance(late, Failed) and "has no PATH_CHALLENGE; RFC 9000 §9.3 holds" in late.sentence
     never = _found("rebound", "port", lambda: _moved(answers=b"87654321"))
     assert isinstance(never, Failed) and "1 path of 1 never validated" in never.sentence
+
+
+def test_what_a_server_sends_when_it_is_stopped_is_no_evidence() -> None:
+    """A close after the time-out was named as the first wrong packet."""
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    evidence = trace.evidence(talk)
+    stopped = make_run(outcome=Outcome(status="timed_out", role="client"))
+    end_ns = evidence.sent[0].t_ns + stopped.cell.scenario.timeout.value
+    late = replace(evidence.sent[-1], datagram=replace(evidence.sent[-1].datagram, t_ns=end_ns))
+    assert without_teardown((*evidence.sent, late), stopped) == evidence.sent
+    assert without_teardown((*evidence.sent, late), make_run()) == (*evidence.sent, late)
 
 
 def test_every_check_says_what_exercises_it() -> None:

@@ -14,7 +14,7 @@ from harness.analysis.interop.responsibility import BLAMES, Blame, find_blame
 from harness.capture.artefacts import LINES, WIDTH, last_log_lines
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run, Verdict
-from harness.report.interop import interop_document, matrix_of
+from harness.report.interop import frame_command, interop_document, matrix_of
 from harness.report.markdown import render_markdown
 from tests.examples import catalogue, cell, implementation
 from tests.rendering import printed
@@ -112,6 +112,26 @@ def test_last_words_stand_below_and_end_no_block() -> None:
     assert "A a → other, run k/0:\n  client0| | bad <b>\n" in printed(interop_document(_matrix(other=FAILED)), 150)
     quiet = replace(FAILED, failure=Failure("k/0", WRONG))
     assert "said last" not in render_markdown(interop_document(_matrix(other=quiet)))
+
+
+def test_a_failure_is_explained_with_the_command_that_shows_its_packet(tmp_path: Path) -> None:
+    record = replace(FAILED.failure or Failure("k/0"), folder=tmp_path, progress="12 kB of 1 MB came.")
+    explained = replace(FAILED, failure=record)
+    text = printed(interop_document(_matrix(other=explained)), 300)
+    assert "what   Amplification: 4800 B | <b>. 12 kB of 1 MB came.\n" in text
+    assert "whose  nobody has looked into it\n" in text and f"run    {tmp_path}\n" in text
+    assert "wireshark" not in text  # no capture was kept
+    keys = tmp_path / "flow0" / "client" / "keys.log"
+    for file in (tmp_path / "sim" / "captures.tar.zst", keys):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+    assert frame_command(record) == (
+        f"tar --zstd -xOf {tmp_path}/sim/captures.tar.zst trace_node_right.pcap > /tmp/trace_node_right.pcap && "
+        f"wireshark -o tls.keylog_file:{keys} -g 6 /tmp/trace_node_right.pcap"
+    )
+    (tmp_path / "sim" / "trace_node_right.pcap").write_bytes(b"")
+    assert frame_command(record).endswith(f"-g 6 {tmp_path}/sim/trace_node_right.pcap")
+    assert "wireshark" in printed(interop_document(_matrix(other=explained)), 300)
 
 
 def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:

@@ -79,7 +79,16 @@ def read_evidence(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
     packets = tuple(packet for datagram, sender in near for packet in opener.open(datagram, sender))
     whole = all(len(datagram.payload) == datagram.size for datagram, _ in near)
     received = {role: tuple(datagrams) for role, datagrams in arrived.items()}
-    return Evidence(packets, received, tuple(opener.connections), bool(secrets), whole, artefacts.run)
+    sent = without_teardown(packets, artefacts.run)
+    return Evidence(sent, received, tuple(opener.connections), bool(secrets), whole, artefacts.run)
+
+
+def without_teardown(packets: tuple[Packet, ...], run: Run) -> tuple[Packet, ...]:
+    """The packets before the time-out, if a run timed out: what endpoints send when they are stopped is no fault."""
+    if run.outcome.status != "timed_out" or not packets:
+        return packets
+    end_ns = packets[0].t_ns + run.cell.scenario.timeout.value
+    return tuple(packet for packet in packets if packet.t_ns < end_ns)
 
 
 def _read_capture(artefacts: Artefacts, side: str) -> Sequence[Datagram]:

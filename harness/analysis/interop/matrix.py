@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from harness.analysis.interop.registry import CASES
 from harness.analysis.interop.verdict import ResultWord
@@ -26,6 +27,10 @@ class Failure:
     """The first check that failed, with the first wrong packet; None if the run broke off, and all checks held."""
     log_lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Endpoint → the last lines of its log; empty if logs are not kept."""
+    progress: str = ""
+    """How far a download came that did not end, and what the endpoints sent after that."""
+    folder: Path | None = None
+    """The run's folder."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from harness.outcome import CheckStatus, InteropCheck, MeasuredRun, Run, Verdict
 from harness.scenario.parameters import Role
 
 ResultWord = Literal["succeeded", "failed", "unsupported", "inconclusive"]
-_SIDE: dict[Role, str] = {"client": "left", "server": "right"}
+#: Endpoint → the side of the captures that has its packets first.
+SENDER_SIDE: Final[dict[Role, str]] = {"client": "left", "server": "right"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def failure_text(check: InteropCheck) -> str:
     text = f"{check.check}: {check.sentence}"
     if check.sender is None:
         return text
-    return f"{text} (packet {check.packet} of the {_SIDE[check.sender]} capture, at {check.t:.6f} s)"
+    return f"{text} (packet {check.packet} of the {SENDER_SIDE[check.sender]} capture, at {check.t:.6f} s)"
 
 
 def verdict_of(runs: Sequence[tuple[Run, MeasuredRun | None]]) -> Verdict:
