@@ -13,8 +13,9 @@ FROM ?= $(HARNESS_REGISTRY)
 export HARNESS_REGISTRY := $(FROM)
 # Name of the image that `make container` makes.
 IMAGE ?= quic-lab:dev
-# Of `make interop`.
+# Of `make interop`: who plays, and whose logs and captures are kept: failed, all or none.
 INTEROP ?= all
+KEEP ?= failed
 # compose (real time, containers) or virtual (virtual time, one kernel).
 ENGINE ?= compose
 # Faults of `make chaos`, the seed of their schedule, and one of them alone by its number.
@@ -39,7 +40,7 @@ HARNESS := .venv/bin/harness
 
 # What people, jobs and the environment set reaches the shell as variables of its own, never as part of a recipe: it is
 # split into words, and run as nothing.
-export SCENARIO CLIENTS SERVERS REPEAT INTEROP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS IMAGE
+export SCENARIO CLIENTS SERVERS REPEAT INTEROP KEEP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS IMAGE
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -89,7 +90,7 @@ gate: setup
 
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
 interop: setup
-	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --artefacts failed || [ $$? -eq 1 ]
+	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --artefacts "$$KEEP" || [ $$? -eq 1 ]
 	@$(HARNESS) report interop
 
 test: check unit lab

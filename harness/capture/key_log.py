@@ -35,12 +35,17 @@ def read_key_log(path: Path) -> list[Secret]:
 
 
 def read_secrets(path: Path) -> dict[tuple[bytes, str], bytes]:
-    """All secrets of a key log: (client's random, label) → secret, the first of several alike. Raises OSError.
+    """All secrets of a key log, as `parse_secrets`. Raises OSError."""
+    return parse_secrets(read_whole_lines(path).decode("ascii", "replace"))
+
+
+def parse_secrets(text: str) -> dict[tuple[bytes, str], bytes]:
+    """All secrets of a key log's lines: (client's random, label) → secret, the first of several alike.
 
     Labels are those of draft-ietf-tls-keylogfile: CLIENT_HANDSHAKE_TRAFFIC_SECRET and the like.
     """
     secrets: dict[tuple[bytes, str], bytes] = {}
-    for line in read_whole_lines(path).decode("ascii", "replace").splitlines():
+    for line in text.splitlines():
         words = line.split()
         try:
             random, secret = bytes.fromhex(words[1]), bytes.fromhex(words[2])

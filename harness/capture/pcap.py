@@ -10,6 +10,8 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from harness.capture import pcapng
+
 #: Bytes of each frame that are kept: the captures' snaplen.
 HEAD = 96
 
@@ -107,7 +109,13 @@ def _parse_file_header(data: bytes) -> tuple[str, int]:
 
 
 def iterate_records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Time of capture (ns) and all captured bytes of each frame, in file order. Raises ValueError as `parse`."""
+    """Time of capture (ns) and all captured bytes of each frame, in file order, also of a pcapng file.
+
+    Raises ValueError as `parse`.
+    """
+    if data[:4] == pcapng.MAGIC:
+        yield from pcapng.iterate_frames(data)
+        return
     order, unit = _parse_file_header(data)
     unpack = struct.Struct(order + "IIII").unpack_from
     for offset in _record_offsets(data, order)[0]:

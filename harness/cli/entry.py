@@ -28,6 +28,7 @@ from harness.cli.environment import ROOT, require_linux, version
 from harness.cli.gate import gate
 from harness.cli.images import images
 from harness.cli.inspect import explain, lab, list_, schema, validate
+from harness.cli.interop import interop
 from harness.cli.maintain import cache, clean, prune
 from harness.cli.quality import check, digests, divergence, equivalent, verify
 from harness.cli.releases import bisect, history
@@ -153,6 +154,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "history": history,
     "bisect": bisect,
     "report": reports,
+    "interop": interop,
     "compare": compare,
     "gate": gate,
     "merge": merge,

@@ -28,11 +28,12 @@ from harness.analysis.interop.matrix import (
 from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, Check, case_of
 from harness.analysis.interop.responsibility import Blame, Responsibility, find_blame
 from harness.analysis.interop.runner_json import to_document
+from harness.analysis.interop.runner_logs import JudgedRun
 from harness.analysis.interop.verdict import SENDER_SIDE, ResultWord, run_result
 from harness.capture.artefacts import CAPTURE, KEYS, endpoint_path, last_log_lines
 from harness.capture.files import ARCHIVE
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import VerdictStatus
+from harness.outcome import InteropCheck, VerdictStatus
 from harness.report.diagnosis import failure_sentence
 from harness.report.document import (
     SENTENCE_WIDTH,
@@ -360,20 +361,23 @@ def frame_command(failure: Failure) -> str:
     """The command that shows a failure's first wrong packet in Wireshark, decrypted; empty where it has none, or where
     the run's captures were not kept.
     """
-    check, folder = failure.check, failure.folder
-    if check is None or check.sender is None or folder is None:
+    if failure.check is None or failure.check.sender is None or failure.folder is None:
         return ""
-    capture = folder / CAPTURE[SENDER_SIDE[check.sender]]
-    archive, steps = capture.parent / ARCHIVE, list[str]()
-    if not capture.exists():
-        if not archive.exists():
-            return ""
-        unpacked = f"/tmp/{capture.name}"
-        steps.append(f"tar --zstd -xOf {shlex.quote(str(archive))} {capture.name} > {unpacked}")
-        capture = Path(unpacked)
+    folder, capture = failure.folder, failure.folder / CAPTURE[SENDER_SIDE[failure.check.sender]]
+    archive = capture.parent / ARCHIVE
     keys = next((file for role in ROLES if (file := folder / endpoint_path(0, role) / KEYS).exists()), None)
+    if capture.exists():
+        return _wireshark_command(failure.check, capture, keys)
+    if not archive.exists():
+        return ""
+    unpacked = Path("/tmp") / capture.name
+    extraction = f"tar --zstd -xOf {shlex.quote(str(archive))} {capture.name} > {unpacked}"
+    return f"{extraction} && {_wireshark_command(failure.check, unpacked, keys)}"
+
+
+def _wireshark_command(check: InteropCheck, capture: Path, keys: Path | None) -> str:
     options = "" if keys is None else f" -o tls.keylog_file:{shlex.quote(str(keys))}"
-    return " && ".join([*steps, f"wireshark{options} -g {check.packet} {shlex.quote(str(capture))}"])
+    return f"wireshark{options} -g {check.packet} {shlex.quote(str(capture))}"
 
 
 def _part_title(title: str, note: str) -> Paragraph:
@@ -528,3 +532,67 @@ def checks_document(checks: Sequence[Check]) -> Document:
 def _accepted_values(check: Check) -> Phrase:
     """The values that a check takes: words, or a kind of value."""
     return join_phrases([Span(word, code=True) for word in check.words], " or ") if check.words else check.value_kind
+
+
+# --- Runs of the published runner, judged by the checks here.
+
+
+def judged_document(judged: Sequence[JudgedRun]) -> Document:
+    """A row per run of the runner, and of each failure where to look on."""
+    columns = [
+        Column("case", identifies=True),
+        Column("client"),
+        Column("server"),
+        Column("result"),
+        Column("why", text=_WHY_WIDTH),
+    ]
+    rows = [
+        Row(
+            [
+                " ".join(filter(None, [item.run.case, item.run.repetition])),
+                item.run.client,
+                item.run.server,
+                Span(f"{RESULT_MARKS[item.word][0]} {item.word}", style=RESULT_MARKS[item.word][1]),
+                Span(item.sentence, quoted=True),
+            ]
+        )
+        for item in judged
+    ]
+    commands = [(item.run.name, command) for item in judged if (command := _runner_frame_command(item))]
+    counts = Counter(item.word for item in judged)
+    data = {
+        "schema": SCHEMA,
+        "counts": {word: counts[word] for word in RESULT_MARKS},
+        "runs": [
+            {
+                "client": item.run.client,
+                "server": item.run.server,
+                "case": item.run.case,
+                "repetition": item.run.repetition,
+                "folder": str(item.run.folder),
+                "result": item.word,
+                "sentence": item.sentence,
+                "exit_codes": {str(role): code for role, code in item.exit_codes.items()},
+                "checks": [check.model_dump(mode="json") for check in item.checks],
+            }
+            for item in judged
+        ],
+    }
+    summary = ", ".join(f"{counts[word]} {word}" for word in RESULT_MARKS if counts[word])
+    return Document(
+        data,
+        [
+            Paragraph(f"{summary}."),
+            Table(columns, rows),
+            *(Paragraph(f"{name}: {command}", medium="terminal") for name, command in commands),
+        ],
+    )
+
+
+def _runner_frame_command(judged: JudgedRun) -> str:
+    check = next((check for check in judged.checks if check.status == "failed" and check.sender is not None), None)
+    if check is None or check.sender is None:
+        return ""
+    folder = judged.run.folder
+    keys = next((file for role in ROLES if (file := folder / role / KEYS).exists()), None)
+    return _wireshark_command(check, folder / CAPTURE[SENDER_SIDE[check.sender]], keys)

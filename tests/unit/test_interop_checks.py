@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from harness.analysis.interop import declared_checks
-from harness.analysis.interop.evidence import Evidence, without_teardown
+from harness.analysis.interop.evidence import Evidence, before_timeout
 from harness.analysis.interop.registry import CheckResult, Failed, NotExercised, Passed, Undetermined
-from harness.outcome import Outcome, Transfer
+from harness.outcome import Transfer
 from tests.unit import wire_packets
 from tests.unit.captures import make_run
 from tests.unit.wire_packets import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
@@ -339,11 +339,9 @@ def test_what_a_server_sends_when_it_is_stopped_is_no_evidence() -> None:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
     evidence = trace.evidence(talk)
-    stopped = make_run(outcome=Outcome(status="timed_out", role="client"))
-    end_ns = evidence.sent[0].t_ns + stopped.cell.scenario.timeout.value
-    late = replace(evidence.sent[-1], datagram=replace(evidence.sent[-1].datagram, t_ns=end_ns))
-    assert without_teardown((*evidence.sent, late), stopped) == evidence.sent
-    assert without_teardown((*evidence.sent, late), make_run()) == (*evidence.sent, late)
+    late = replace(evidence.sent[-1], datagram=replace(evidence.sent[-1].datagram, t_ns=evidence.sent[0].t_ns + 60))
+    assert before_timeout((*evidence.sent, late), 60) == tuple(one for one in evidence.sent if one.t_ns < late.t_ns)
+    assert before_timeout((*evidence.sent, late), None) == (*evidence.sent, late)
 
 
 def test_every_check_says_what_exercises_it() -> None:

@@ -118,7 +118,7 @@ def test_what_is_typed_in_is_words_and_no_script(tmp_path: Path, target: str, ty
     bait = typed.replace("PWN", str(tmp_path / "run-by-a-shell"))
     (tmp_path / "harness").write_text('#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done >>"$SAID"\n')
     (tmp_path / "harness").chmod(0o755)
-    names = ("SCENARIO", "CLIENTS", "REPEAT", "ENGINE", "INTEROP", "SHARD", "ALLOW", "UNTIL", "BASELINE")
+    names = ("SCENARIO", "CLIENTS", "REPEAT", "ENGINE", "INTEROP", "KEEP", "SHARD", "ALLOW", "UNTIL", "BASELINE")
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     environment |= dict.fromkeys(names, bait) | {"SAID": str(tmp_path / "said"), "NIGHT": str(tmp_path / "night")}
     (tmp_path / "night").mkdir()

@@ -214,7 +214,9 @@ class Trace:
         there = [item for place, item in enumerate(self.datagrams) if place not in self.lost]
         arrived = {role: tuple(one for sender, one in there if sender == role) for role in ROLES}
         keyed = any(talk.logs_secrets for talk in conversations)
-        return Evidence(tuple(sent), arrived, tuple(opener.connections), keyed, True, run or make_run())
+        judged = run or make_run()
+        detail = judged.outcome.detail or ""
+        return Evidence(tuple(sent), arrived, tuple(opener.connections), keyed, True, judged.transfers, detail)
 
 
 def shake_hands(

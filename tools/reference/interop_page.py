@@ -33,7 +33,11 @@ harness report interop                                           # the grid, and
 harness report interop --from result.json                        # beside a published one, with where the two disagree
 harness report interop --result-json > result.json               # as the runner writes it
 harness report interop --checks                                  # what checks of a scenario can demand
+harness interop judge logs/                                      # a log directory of the runner's run.py, judged here
 ```
+
+`harness interop judge` reads the captures and secrets that the runner keeps of each run, and says which requirement
+failed at which packet. Downloaded files are not compared, since those logs do not have them.
 
 An implementation that fails a case with every peer counts as unsupported there, as the runner has it, and has a mark
 of its own. What a check finds is judged from what each endpoint sent, seen at its own side of the path: packets that

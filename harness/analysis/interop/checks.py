@@ -27,13 +27,13 @@ from harness.scenario.parameters import ROLES, Role, peer_role
 )
 def files(evidence: Evidence, expected: bool) -> CheckResult:
     """Uses the engine's comparison with the served files."""
-    for transfer in evidence.run.transfers:
+    for transfer in evidence.transfers:
         if not transfer.intact:
-            detail = evidence.run.outcome.detail or "not as it was served"
+            detail = evidence.detail or "not as it was served"
             return Failed(f"{transfer.received} of {transfer.size} B: {detail}")
-    if not evidence.run.transfers:
+    if not evidence.transfers:
         return Failed("there was no transfer")
-    return Passed(f"{sum(transfer.size for transfer in evidence.run.transfers)} B, whole")
+    return Passed(f"{sum(transfer.size for transfer in evidence.transfers)} B, whole")
 
 
 # --- Connection establishment: the number of handshakes, the version, and Retry.
@@ -519,7 +519,7 @@ def rebound(evidence: Evidence, changed: str) -> CheckResult:
 
 def _validation_text(evidence: Evidence, paths: dict[tuple[Address, Address], Packet]) -> str:
     """Whether RFC 9000 §9.3 alone holds: the server validates each path that it goes on with, sooner or later."""
-    if any(not transfer.intact for transfer in evidence.run.transfers):
+    if any(not transfer.intact for transfer in evidence.transfers):
         return "the download is not whole either"
     answers = {
         response
@@ -534,7 +534,8 @@ def _validation_text(evidence: Evidence, paths: dict[tuple[Address, Address], Pa
     open_paths = sum(not challenges[ends] & answers for ends in list(paths)[1:])
     if open_paths:
         return f"{format_count(open_paths, 'path')} of {len(paths) - 1} never validated, which RFC 9000 §9.3 asks for"
-    return "RFC 9000 §9.3 holds: the download is whole, and every path was validated in the end"
+    whole = "the download is whole, and " if evidence.transfers else ""
+    return f"RFC 9000 §9.3 holds: {whole}every path was validated in the end"
 
 
 @check(

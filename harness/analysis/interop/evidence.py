@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_address
 
@@ -13,11 +13,11 @@ from harness.capture.datagrams import Datagram, read_datagrams
 from harness.capture.key_log import read_secrets
 from harness.capture.quic.dissector import DissectedConnection, Packet, PacketOpener
 from harness.capture.quic.invariants import Form
-from harness.outcome import Run
+from harness.outcome import Transfer
 from harness.scenario.parameters import ROLES, Role
 
 #: Side of a capture → the endpoint at that side, whose packets are captured there first.
-_NEAR_ENDPOINT: dict[str, Role] = {"left": "client", "right": "server"}
+NEAR_ENDPOINT: dict[str, Role] = {"left": "client", "right": "server"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class Evidence:
     """Whether an endpoint wrote its secrets."""
     has_whole_frames: bool
     """Whether frames were captured in full."""
-    run: Run
+    transfers: tuple[Transfer, ...] = ()
+    """The downloads, as the engine saw them."""
+    detail: str = ""
+    """What the engine says of the run's end."""
 
     def packets_of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
         """The packets of a sender that have one of these forms."""
@@ -61,33 +64,61 @@ def read_evidence(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
         {str(ip_address(address)) for end in ends for address in end.addresses}
         for ends in ([flow.client for flow in flows], [flow.server for flow in flows])
     )
-    ends: dict[Role, set[str]] = {"client": clients, "server": servers}
+    sides = {side: _read_capture(artefacts, side) for side in NEAR_ENDPOINT}
+
+    def sender_of(address: str) -> Role | None:
+        return "client" if address in clients else "server" if address in servers else None
+
+    run = artefacts.run
+    evidence = make_evidence(sides, sender_of, _secrets(artefacts), keys=keys)
+    timeout_ns = run.cell.scenario.timeout.value if run.outcome.status == "timed_out" else None
+    return replace(
+        evidence,
+        sent=before_timeout(evidence.sent, timeout_ns),
+        transfers=run.transfers,
+        detail=run.outcome.detail or "",
+    )
+
+
+def make_evidence(
+    sides: Mapping[str, Iterable[Datagram]],
+    sender_of: Callable[[str], Role | None],
+    secrets: Mapping[tuple[bytes, str], bytes],
+    *,
+    keys: bool = True,
+) -> Evidence:
+    """The evidence of datagrams captured at both sides of the path.
+
+    `sides`: 'left' and 'right' → the datagrams in order of time. `sender_of`: the endpoint that has an IP address; None
+    for any other host. `secrets`: (client's random, label) → secret.
+    """
     near: list[tuple[Datagram, Role]] = []
     arrived: dict[Role, list[Datagram]] = {role: [] for role in ROLES}
-    for side, role in _NEAR_ENDPOINT.items():
-        for datagram in _read_capture(artefacts, side):
-            sender = next((role for role in ROLES if datagram.source[0] in ends[role]), None)
-            if sender is None or datagram.destination[0] not in clients | servers:
+    for side, role in NEAR_ENDPOINT.items():
+        for datagram in sides[side]:
+            sender = sender_of(datagram.source[0])
+            if sender is None or sender_of(datagram.destination[0]) is None:
                 continue
             if sender == role:
                 near.append((datagram, sender))
             else:
                 arrived[sender].append(datagram)
     near.sort(key=lambda item: item[0].t_ns)
-    secrets = _secrets(artefacts)
-    opener = PacketOpener(secrets if keys else {})
+    opener = PacketOpener(dict(secrets) if keys else {})
     packets = tuple(packet for datagram, sender in near for packet in opener.open(datagram, sender))
     whole = all(len(datagram.payload) == datagram.size for datagram, _ in near)
     received = {role: tuple(datagrams) for role, datagrams in arrived.items()}
-    sent = without_teardown(packets, artefacts.run)
-    return Evidence(sent, received, tuple(opener.connections), bool(secrets), whole, artefacts.run)
+    return Evidence(packets, received, tuple(opener.connections), bool(secrets), whole)
 
 
-def without_teardown(packets: tuple[Packet, ...], run: Run) -> tuple[Packet, ...]:
-    """The packets before the time-out, if a run timed out: what endpoints send when they are stopped is no fault."""
-    if run.outcome.status != "timed_out" or not packets:
+def before_timeout(packets: tuple[Packet, ...], timeout_ns: int | None) -> tuple[Packet, ...]:
+    """The packets before the time-out of a run that timed out: what endpoints send when they are stopped is no fault.
+
+    `timeout_ns`: from the first packet on; None for a run that ended by itself.
+    """
+    if timeout_ns is None or not packets:
         return packets
-    end_ns = packets[0].t_ns + run.cell.scenario.timeout.value
+    end_ns = packets[0].t_ns + timeout_ns
     return tuple(packet for packet in packets if packet.t_ns < end_ns)
 
 

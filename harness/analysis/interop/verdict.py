@@ -6,7 +6,7 @@ environment invalidated do not count, and a check that cannot be made keeps a ce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -118,14 +118,20 @@ def run_checks(artefacts: Artefacts) -> tuple[InteropCheck, ...]:
     requested = artefacts.scenario.checks
     if not requested:
         return ()
-    checks = declared_checks()
     # Checks that need no secrets are faster without them.
+    checks = declared_checks()
     keys = any(checks[name].needs_keys for name in requested if name in checks)
     try:
         evidence = read_evidence(artefacts, keys=keys)
     except (OSError, ValueError) as error:
         unreadable = Undetermined(f"the captures cannot be read: {error}")
         return tuple(_check_record(name, value, unreadable, None) for name, value in requested.items())
+    return judge_checks(requested, evidence)
+
+
+def judge_checks(requested: Mapping[str, CheckValue], evidence: Evidence) -> tuple[InteropCheck, ...]:
+    """The results of checks on evidence, in their order. `requested`: name → the value that it is to have."""
+    checks = declared_checks()
     return tuple(_run_check(checks[name], value, evidence) for name, value in requested.items() if name in checks)
 
 
