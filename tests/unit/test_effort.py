@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.evaluation.cell_result import CellResult
+from harness.outcome import Transfer
 from harness.report.results import effort_summary, slowest_families, total_effort
 from tests.engine_pairs import result, run
 from tests.examples import scenario
@@ -41,3 +42,10 @@ def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longes
 def test_runs_of_nobody_take_nothing() -> None:
     assert total_effort([]) == (0, 0, 0)
     assert effort_summary([]) == ""
+
+
+def test_virtual_time_is_that_of_the_transfers_without_the_lab_being_set_up() -> None:
+    transfer = Transfer(flow=0, index=0, size=1, started_ns=5_600_000_000, ended_ns=35_600_000_000)
+    stored_run, measured = run(completion=30.0)
+    made = stored_run.model_copy(update={"wall": 3.0, "virtual": 36.0, "transfers": (transfer,)})
+    assert total_effort([result("virtual", (made, measured))]) == (1, 30.0, 3.0)
