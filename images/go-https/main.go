@@ -57,20 +57,12 @@ func fetch(ctx context.Context, o *endpoint.Options, logs *endpoint.Logs, urls [
 		return o.FollowSchedule(urls, ask)
 	}
 	return endpoint.Together(urls, func(u *url.URL) error {
-		body, err := ask(&endpoint.Request{URL: u})
+		request := &endpoint.Request{URL: u}
+		body, err := ask(request)
 		if err != nil {
 			return err
 		}
-		content, expected, err := body()
-		if err != nil {
-			return err
-		}
-		defer content.Close()
-		length, err := o.Save(u, content)
-		if err == nil && expected >= 0 && length != expected {
-			err = fmt.Errorf("%d bytes instead of %d", length, expected)
-		}
-		return err
+		return o.Receive(request, body)
 	})
 }
 

@@ -30,13 +30,13 @@ type client struct {
 }
 
 func runClient(ctx context.Context, o *options, logs *logs) error {
-	socket, err := net.ListenUDP("udp", nil)
+	transport, err := openTransport(nil)
 	if err != nil {
 		return err
 	}
-	defer socket.Close()
-	c := &client{options: o, logs: logs, transport: &quic.Transport{Conn: socket}}
-	defer c.transport.Close()
+	defer transport.Conn.Close()
+	defer transport.Close()
+	c := &client{options: o, logs: logs, transport: transport}
 	if c.sessions, err = o.OpenSessions(); err != nil {
 		return err
 	}
@@ -95,14 +95,13 @@ func (c *client) open() (*quic.Transport, func(), error) {
 	if c.options.SharesSocket() {
 		return c.transport, func() {}, nil
 	}
-	socket, err := net.ListenUDP("udp", nil)
+	transport, err := openTransport(nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	transport := &quic.Transport{Conn: socket}
 	return transport, func() {
 		transport.Close()
-		socket.Close()
+		transport.Conn.Close()
 	}, nil
 }
 

@@ -3,5 +3,7 @@
 # has no interface for key updates and cipher suites.
 case ${TESTCASE:-}:${ROLE:-} in
   ecn:* | chacha20:server | versionnegotiation:server) export TESTCASE=transfer ;;
+  # The lab's own: no early data after the first connection. The program reads ASKED.
+  zerortt-rejected:server) export ASKED="$TESTCASE" TESTCASE=zerortt ;;
 esac
 exec /run_program.sh quic-go-endpoint

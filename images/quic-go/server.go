@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -33,7 +34,11 @@ func runServer(ctx context.Context, o *options, logs *logs) error {
 	if o.protocol == protocolHTTP3 {
 		tlsConfig = http3.ConfigureTLSConfig(tlsConfig)
 	}
-	early, err := transport.ListenEarly(tlsConfig, o.quicConfig(logs))
+	quicConfig := o.quicConfig(logs)
+	if os.Getenv("ASKED") == "zerortt-rejected" {
+		quicConfig.GetConfigForClient = rejectLater(quicConfig.Clone())
+	}
+	early, err := transport.ListenEarly(tlsConfig, quicConfig)
 	if err != nil {
 		return err
 	}
@@ -58,6 +63,19 @@ func runServer(ctx context.Context, o *options, logs *logs) error {
 		return nil
 	case err := <-failed:
 		return err
+	}
+}
+
+// rejectLater returns what lets the first connection have tickets for early data, and takes none on those after it.
+func rejectLater(first *quic.Config) func(*quic.ClientInfo) (*quic.Config, error) {
+	later := first.Clone()
+	later.Allow0RTT = false
+	var hasFirst atomic.Bool
+	return func(*quic.ClientInfo) (*quic.Config, error) {
+		if hasFirst.Swap(true) {
+			return later, nil
+		}
+		return first, nil
 	}
 }
 

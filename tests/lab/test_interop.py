@@ -93,3 +93,13 @@ def test_early_data_is_sent_again_behind_a_retry(warm: Harness, harness: Harness
     words = ("--clients", "quic-go,quinn,quiche", "--servers", "quic-go")
     cells = harness.cells("early-data/behind-retry", *words, *VIRTUAL)
     assert {cell["client"]: cell["verdict"] for cell in cells} == dict.fromkeys(("quic-go", "quinn", "quiche"), "pass")
+
+
+def test_a_client_whose_early_data_are_rejected_asks_again(warm: Harness, harness: Harness) -> None:
+    """Three stacks as clients and as servers. A server that does not know the word says so."""
+    words = ("--clients", "quic-go,quinn,quiche", "--servers", "quic-go,quinn,noq")
+    cells = harness.cells("early-data/rejected", *words, *VIRTUAL)
+    assert {cell["verdict"] for cell in cells} == {"pass"}
+    assert len(cells) == 9
+    refused = harness.cells("early-data/rejected", "--clients", "quinn", "--servers", "quiche", *VIRTUAL)
+    assert [cell["verdict"] for cell in refused] == ["unsupported"]

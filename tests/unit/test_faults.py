@@ -126,6 +126,10 @@ def test_servers_may_be_asked_something_else() -> None:
     assert (asked.told("client"), asked.told("server")) == ("zerortt", "retry")
     lab = build_lab(with_key(cell(asked)), 0)
     assert [host.environment["TESTCASE"] for host in lab.hosts] == ["zerortt", "retry"]
+    rejected = scenario(testcase="zerortt", server_testcase="zerortt-rejected")
+    assert (rejected.told("client"), rejected.told("server")) == ("zerortt", "zerortt-rejected")
+    with pytest.raises(ValidationError, match="testcase"):
+        scenario(testcase="zerortt-rejected")
     for unfit in ({"server_testcase": "retry"}, {"testcase": "http3", "server_testcase": "retry"}):
         with pytest.raises(ValidationError, match="needs one of the clients"):
             scenario(**unfit)

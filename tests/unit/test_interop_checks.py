@@ -82,11 +82,13 @@ def _late(size: int) -> Evidence:
     return trace.evidence(first, second)
 
 
-def _rejected() -> Evidence:
-    trace, first, second = Trace(), Conversation(), Conversation(1)
+def _rejected(again: bool = True, logs_early: bool = True) -> Evidence:
+    """A second connection whose early data are not accepted, whether the client asks again or not."""
+    trace, first, second = Trace(), Conversation(), Conversation(1, logs_early=logs_early)
     shake_hands(trace, first)
-    trace.send("client", second.long("client", "0rtt", b"\x0a\x00\x20" + bytes(32)))
-    shake_hands(trace, second, resumes=True)
+    shake_hands(trace, second, resumes=True, early=True, accepts=False)
+    if again:
+        trace.send("client", second.short("client", b"\x0a\x00\x20" + bytes(32)))
     return trace.evidence(first, second)
 
 
@@ -249,6 +251,10 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
          (lambda: _early_and_retried(again=False), "no early data behind the Retry"),
          (lambda: _early_and_retried(anew=True), "packet number 0 again")],
     ),
+    ("early_data_rejected", True): (
+        [_rejected, lambda: _rejected(logs_early=False)],
+        [(lambda: _two(early=True), "accepted the early data"), (lambda: _rejected(again=False), "did not ask again")],
+    ),
     ("key_update", True): (
         [lambda: _updated(1, 1)],
         [(lambda: _updated(1, 0), "the server never updated"), (lambda: _updated(0, 1), "the client never updated"),
@@ -317,7 +323,7 @@ def test_a_client_with_a_token_is_sent_no_retry() -> None:
     shake_hands(trace, first)
     shake_hands(trace, second, resumes=True, early=True, token=b"of NEW_TOKEN")
     found = _found("early_data_again", True, lambda: trace.evidence(first, second))
-    assert isinstance(found, Undetermined) and "NEW_TOKEN" in found.sentence
+    assert isinstance(found, NotExercised) and "NEW_TOKEN" in found.sentence
 
 
 @pytest.mark.parametrize("times", [0.04, 1, 2])
@@ -349,6 +355,12 @@ def test_every_check_says_what_exercises_it() -> None:
         assert check.exercised_by, check.name
 
 
+def test_nothing_is_rejected_where_no_early_data_were_sent() -> None:
+    for made in (_plain, _two):
+        found = _found("early_data_rejected", True, made)
+        assert isinstance(found, NotExercised) and "no 0-RTT packet" in found.sentence
+
+
 def test_the_first_wrong_packet_is_named() -> None:
     found = _found("amplification", 3, lambda: _amplified(4))
     assert isinstance(found, Failed)
@@ -358,7 +370,8 @@ def test_the_first_wrong_packet_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["key_update", "resumed", "early_data", "stream_limit", "server_crypto", "rebound", "ecn"]
+    "name",
+    ["key_update", "resumed", "early_data", "early_data_rejected", "stream_limit", "server_crypto", "rebound", "ecn"],
 )
 def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) -> None:
     trace, talk, second = Trace(), Conversation(logs_secrets=False), Conversation(1, logs_secrets=False)

@@ -64,6 +64,12 @@ def test_a_script_refuses_what_its_manifest_says_and_nothing_else(root: Path, na
     assert _ends_with(root, name, role, "nonsense") == REFUSED
 
 
+@pytest.mark.parametrize(("name", "role"), ASKED)
+def test_servers_that_can_reject_early_data_know_the_word(root: Path, name: str, role: Role) -> None:
+    knows = role == "server" and name in ("noq", "quic-go", "quinn")
+    assert (_ends_with(root, name, role, "zerortt-rejected") != REFUSED) == knows
+
+
 def _refusing(**overrides: object) -> Implementation:
     return implementation("mine", **overrides)
 

@@ -118,6 +118,8 @@ class Conversation:
     suite: int = AES_128
     logs_secrets: bool = True
     """Whether an endpoint writes its secrets down."""
+    logs_early: bool = True
+    """Whether that of early data is among them."""
     client_id: bytes = b"client-0"
     server_id: bytes = b"server-0"
     chosen_id: bytes = b"original"
@@ -145,7 +147,7 @@ class Conversation:
         return {
             (self.random, label): self.secret(sender, kind)  # type: ignore[arg-type]
             for (sender, kind), label in labels.items()
-            if not (kind == "0rtt" and sender == "server") and self.logs_secrets
+            if (kind != "0rtt" or (sender == "client" and self.logs_early)) and self.logs_secrets
         }
 
     def _next(self, sender: Role, kind: str) -> int:
@@ -222,7 +224,7 @@ class Trace:
 def shake_hands(
     trace: Trace, talk: Conversation, *, suites: Sequence[int] = (AES_128, 0x1302, CHACHA), version: int = V1,
     certificate_size: int = 700, resumes: bool = False, early: bool = False, streams: int = 100, token: bytes = b"",
-    again: int = 1, handshake_version: int | None = None,
+    again: int = 1, handshake_version: int | None = None, accepts: bool = True,
 ) -> None:  # fmt: skip
     """A whole handshake; the server's answer fits into what it may send."""
     hello = client_hello(talk.random, suites, resumes)
@@ -231,7 +233,7 @@ def shake_hands(
     if early:
         trace.send("client", talk.long("client", "0rtt", b"\x0a\x00\x20" + bytes(32)))
     answer = talk.long("server", "initial", crypto(server_hello(talk.suite, resumes)) + ACK, version=version)
-    told = encrypted_extensions(streams, early) + (b"" if resumes else certificate(certificate_size))
+    told = encrypted_extensions(streams, early and accepts) + (b"" if resumes else certificate(certificate_size))
     parts = [told[at : at + 1000] for at in range(0, len(told), 1000)]
     chosen = handshake_version or version
     packets = [

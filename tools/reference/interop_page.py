@@ -43,6 +43,14 @@ An implementation that fails a case with every peer counts as unsupported there,
 of its own. What a check finds is judged from what each endpoint sent, seen at its own side of the path: packets that
 the path dropped or damaged were sent.
 """
+_OWN = """
+Two more have no counterpart in the runner. The client is told `zerortt`, and the server something else:
+
+* [early-data/behind-retry](../scenarios/early-data/behind-retry.yaml), server `retry`: a Retry answers early data.
+* [early-data/rejected](../scenarios/early-data/rejected.yaml), server `zerortt-rejected`: the server accepts early data
+  in no connection after the first. The word is the lab's own. A server that does not know it ends with 127; quic-go,
+  quinn and noq know it.
+"""
 _DIFFERENCES = """
 ## How they differ from the runner's
 
@@ -88,6 +96,7 @@ def interop_page(
     lines += [table_row(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), table_row(["---"] * 6)]
     for name, abbreviation in (CASES | MEASUREMENTS).items():
         lines.append(_case(name, abbreviation, by_name[name]))
+    lines.append(_OWN.rstrip("\n"))
     lines += [
         "",
         "## Checks",

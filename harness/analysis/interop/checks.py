@@ -304,10 +304,44 @@ def early_data_again(evidence: Evidence, expected: bool) -> CheckResult:
                 return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
             return Passed(f"early data before and behind the Retry, {format_count(early, 'packet')} in all")
     if not answered and evidence.connections and evidence.connections[-1].first.header.token:
-        return Undetermined("the client came back with a token (NEW_TOKEN), which spares it the Retry")
+        return NotExercised("the client came back with a token (NEW_TOKEN), which spares it the Retry")
     if not answered:
         return Failed(f"none of {format_count(retries, 'Retry packet')} answered early data")
     return Failed("the client sent no early data behind the Retry", before[-1])
+
+
+@check(
+    "early_data_rejected",
+    takes="true",
+    title="The client sends early data, which the server does not accept, and asks again in 1-RTT packets.",
+    source="RFC 9001 §4.6.2, RFC 8446 §4.2.10",
+    exercised_by="a 0-RTT packet to a server that rejects early data",
+    upstream="It has no such case.",
+)
+def early_data_rejected(evidence: Evidence, expected: bool) -> CheckResult:
+    """A client must reset the state of all streams, and may ask for the same on them again.
+
+    Some endpoints do not write down the secret of early data that are rejected. So 0-RTT packets are assigned to
+    connections by the ID that the client chose for the server.
+    """
+    early = list(evidence.packets_of("client", Form.ZERO_RTT))
+    destinations = {packet.header.destination_id for packet in early}
+    tried = [connection for connection in evidence.connections if not destinations.isdisjoint(connection.original_ids)]
+    if not tried:
+        return NotExercised("the client sent no 0-RTT packet that the server could reject")
+    for connection in tried:
+        if not connection.parameters:
+            return Undetermined("the server's EncryptedExtensions could not be read")
+        if connection.early_data:
+            return Failed("the server accepted the early data", early[0])
+    numbers = {connection.number for connection in tried}
+    again = sum(
+        packet.connection in numbers and packet.frames is not None and bool(packet.frames.streams)
+        for packet in evidence.packets_of("client", Form.SHORT)
+    )
+    if not again:
+        return Failed("the client did not ask again in 1-RTT packets", early[-1])
+    return Passed(f"{format_count(len(early), '0-RTT packet')} not accepted, {again} of 1-RTT with STREAM frames")
 
 
 @check(

@@ -413,6 +413,8 @@ TestcaseName = Literal[
 #: Test cases that only one role gets; the other one gets `transfer`.
 ONE_SIDED: Final[dict[str, Role]] = {"keyupdate": "client", "connectionmigration": "server"}
 TESTCASES: Final[tuple[TestcaseName, ...]] = get_args(TestcaseName)
+#: The lab's own, which servers alone get. An image that does not know the word ends with 127.
+ServerTestcaseName = TestcaseName | Literal["zerortt-rejected"]
 
 
 class Refusal(Part):

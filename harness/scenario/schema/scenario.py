@@ -11,7 +11,7 @@ from harness.errors import UnfitError
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME_OR_RELEASE, PATH_NAME, SCENARIO_NAME, Part
-from harness.scenario.schema.flow import MAXIMUM_FLOWS, ONE_SIDED, Flow, TestcaseName
+from harness.scenario.schema.flow import MAXIMUM_FLOWS, ONE_SIDED, Flow, ServerTestcaseName, TestcaseName
 from harness.scenario.schema.objective import Objective
 from harness.scenario.schema.path import Path
 from harness.scenario.schema.segments import AnyPath, Proxy, Segment, boundaries, end_to_end
@@ -69,9 +69,9 @@ class Scenario(Part):
     testcase: TestcaseName | None = None
     """What the endpoints are asked to do, as TESTCASE of the interop runner's contract; it decides the application
     protocol. By default a transfer over what both speak."""
-    server_testcase: TestcaseName | None = None
+    server_testcase: ServerTestcaseName | None = None
     """What the servers are asked to do where it is something else: `retry` beside a client's `zerortt`. By default the
-    same."""
+    same. `zerortt-rejected` is the lab's own: the server takes early data in no connection after the first."""
     checks: dict[str, CheckValue] = {}
     """NAME → value: what must be on the wire, judged from the decrypted captures (harness report interop --checks)."""
     certificates: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_CERTIFICATES)] = 1
@@ -190,7 +190,7 @@ class Scenario(Part):
             raise UnfitError("datagrams without a checksum are of IPv4: corrupt needs it", "leave out ip_version")
         return self
 
-    def told(self, role: Role) -> TestcaseName | None:
+    def told(self, role: Role) -> ServerTestcaseName | None:
         """TESTCASE of a role, of flows over QUIC; None where the application protocol decides it."""
         asked = (self.server_testcase or self.testcase) if role == "server" else self.testcase
         return asked if asked is None or ONE_SIDED.get(asked, role) == role else "transfer"

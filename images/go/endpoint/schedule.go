@@ -120,16 +120,22 @@ type end struct {
 }
 
 func (o *Options) receive(request *Request, body Body) end {
+	err := o.Receive(request, body)
+	return end{request, time.Now(), err}
+}
+
+// Receive saves the response to a request, and fails where its length is not what was said.
+func (o *Options) Receive(request *Request, body Body) error {
 	content, expected, err := body()
 	if err != nil {
-		return end{request, time.Now(), err}
+		return err
 	}
 	defer content.Close()
 	length, err := o.Save(request.URL, io.TeeReader(content, firstByte{request}))
 	if err == nil && expected >= 0 && length != expected {
 		err = fmt.Errorf("%d bytes instead of %d", length, expected)
 	}
-	return end{request, time.Now(), err}
+	return err
 }
 
 type firstByte struct{ request *Request }

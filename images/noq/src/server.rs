@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use noq::crypto::rustls::QuicServerConfig;
 use noq::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use quic_endpoint::{Options, Result, udp};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +16,8 @@ const FAREWELL: Duration = Duration::from_millis(50);
 pub async fn run(options: Options) -> Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut config = ServerConfig::with_crypto(Arc::new(config::server_crypto(&options)?));
+    let [crypto, later] = config::server_crypto(&options)?;
+    let mut config = ServerConfig::with_crypto(crypto);
     config.transport_config(config::transport(&options)?);
     let options = Arc::new(options);
     let mut endpoints = Vec::new();
@@ -26,7 +28,7 @@ pub async fn run(options: Options) -> Result<()> {
         endpoints.push(Endpoint::new(EndpointConfig::default(), config, socket, runtime)?);
     }
     for endpoint in &endpoints {
-        tokio::spawn(accept_all(endpoint.clone(), options.clone()));
+        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone(), later.clone()));
     }
     tokio::select! {
         _ = terminated.recv() => (),
@@ -41,14 +43,16 @@ pub async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-async fn accept_all(endpoint: Endpoint, options: Arc<Options>) {
+/// `later`: TLS of connections after the first.
+async fn accept_all(endpoint: Endpoint, options: Arc<Options>, mut config: ServerConfig, later: Arc<QuicServerConfig>) {
     while let Some(incoming) = endpoint.accept().await {
-        accept(incoming, &options);
+        accept(incoming, &options, config.clone());
+        config.crypto = later.clone();
     }
 }
 
 /// Leaves a connection to a task of its own.
-fn accept(incoming: Incoming, options: &Arc<Options>) {
+fn accept(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) {
     if options.retry && !incoming.remote_address_validated() && incoming.may_retry() {
         if let Err(error) = incoming.retry() {
             eprintln!("noq-endpoint: {error}");
@@ -57,14 +61,14 @@ fn accept(incoming: Incoming, options: &Arc<Options>) {
     }
     let options = options.clone();
     tokio::spawn(async move {
-        if let Err(error) = hold(incoming, &options).await {
+        if let Err(error) = hold(incoming, &options, config).await {
             eprintln!("noq-endpoint: {error}");
         }
     });
 }
 
-async fn hold(incoming: Incoming, options: &Arc<Options>) -> Result<()> {
-    let mut connecting = incoming.accept()?;
+async fn hold(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) -> Result<()> {
+    let mut connecting = incoming.accept_with(Arc::new(config))?;
     // Who asks for a stream before the client's limits are known, may never be told of them.
     connecting.handshake_data().await?;
     // Before the handshake is complete, where the client's early data are accepted.

@@ -46,23 +46,15 @@ pub async fn run(options: Options) -> Result<()> {
     let client = Client { options: Arc::new(options), tls, sessions, tokens };
     let mut journey = Journey::new(&STACK, &client.options.moves);
     for urls in client.options.connections()? {
-        // Each attempt uses up a ticket, and without one there are no early data to be rejected.
-        while client.fetch_over_one_connection(urls, &mut journey).await? == Attempt::Rejected {}
+        client.fetch_over_one_connection(urls, &mut journey).await?;
         client.keep_session(stored.as_ref())?;
     }
     journey.end();
     Ok(())
 }
 
-#[derive(PartialEq, Eq)]
-enum Attempt {
-    Complete,
-    /// The server took no early data, and with them went the requests.
-    Rejected,
-}
-
 impl Client {
-    async fn fetch_over_one_connection(&self, urls: &[Url], journey: &mut Journey) -> Result<Attempt> {
+    async fn fetch_over_one_connection(&self, urls: &[Url], journey: &mut Journey) -> Result<()> {
         let peer = urls[0].resolve()?;
         let socket = journey.socket(peer, Instant::now())?;
         let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
@@ -80,15 +72,23 @@ impl Client {
             Ok((connection, accepted)) => (connection, Some(accepted)),
             Err(connecting) => (connecting.await?, None),
         };
+        let mut accepted = None;
+        let fetched = async {
+            let outcome = fetch::all(&connection, &self.options, urls).await;
+            if let Some(early_data) = early_data {
+                accepted = Some(early_data.await);
+            }
+            match outcome {
+                // The server took no early data, and with them went the requests (RFC 9001 §4.6.2).
+                Err(_) if accepted == Some(false) => fetch::all(&connection, &self.options, urls).await,
+                outcome => outcome,
+            }
+        };
         let outcome = tokio::select! {
             biased;
-            outcome = fetch::all(&connection, &self.options, urls) => outcome,
+            outcome = fetched => outcome,
             Err(error) = travel(journey, &endpoint, &connection, peer) => Err(error),
             Err(error) = update_keys(&connection) => Err(error),
-        };
-        let accepted = match early_data {
-            Some(accepted) => Some(accepted.await),
-            None => None,
         };
         if let Some(sessions) = self.sessions.as_ref().filter(|_| outcome.is_ok()) {
             // What does not come leaves the next connection without a session.
@@ -104,10 +104,7 @@ impl Client {
             stats.udp_tx.datagrams,
             stats.path.lost_packets
         );
-        match outcome {
-            Err(_) if accepted == Some(false) => Ok(Attempt::Rejected),
-            outcome => outcome.map(|()| Attempt::Complete),
-        }
+        outcome
     }
 
     fn keep_session(&self, directory: Option<&SessionDir>) -> Result<()> {

@@ -185,9 +185,16 @@ pub fn client_crypto(options: &Options) -> Result<QuicClientConfig> {
     Ok(QuicClientConfig::with_initial(Arc::new(client_tls(options, provider)?), initial)?)
 }
 
-pub fn server_crypto(options: &Options) -> Result<QuicServerConfig> {
+/// Of the first connection and of those after it, which share their tickets.
+pub fn server_crypto(options: &Options) -> Result<[Arc<QuicServerConfig>; 2]> {
     let (provider, initial) = suites(rustls::crypto::ring::default_provider());
-    Ok(QuicServerConfig::with_initial(Arc::new(server_tls(options, provider)?), initial)?)
+    let first = server_tls(options, provider)?;
+    let mut later = first.clone();
+    if is_asked("zerortt-rejected") {
+        later.max_early_data_size = 0;
+    }
+    let quic = |tls| -> Result<_> { Ok(Arc::new(QuicServerConfig::with_initial(Arc::new(tls), initial)?)) };
+    Ok([quic(first)?, quic(later)?])
 }
 
 pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ClientConfig> {

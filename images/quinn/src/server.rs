@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quic_endpoint::{Options, Result, udp};
+use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -16,8 +17,8 @@ const FAREWELL: Duration = Duration::from_millis(50);
 pub async fn run(options: Options) -> Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let crypto = config::server_crypto(&options)?;
-    let config = ServerConfig::with_crypto(Arc::new(crypto));
+    let [crypto, later] = config::server_crypto(&options)?;
+    let config = ServerConfig::with_crypto(crypto);
     let memory = config::memory(&options)?;
     let options = Arc::new(options);
     let mut endpoints = Vec::new();
@@ -28,7 +29,7 @@ pub async fn run(options: Options) -> Result<()> {
         endpoints.push(Endpoint::new(EndpointConfig::default(), config, socket, runtime)?);
     }
     for endpoint in &endpoints {
-        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone(), memory.clone()));
+        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone(), later.clone(), memory.clone()));
     }
     tokio::select! {
         _ = terminated.recv() => (),
@@ -43,9 +44,17 @@ pub async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-async fn accept_all(endpoint: Endpoint, options: Arc<Options>, config: ServerConfig, memory: Option<SharedMemory>) {
+/// `later`: TLS of connections after the first.
+async fn accept_all(
+    endpoint: Endpoint,
+    options: Arc<Options>,
+    mut config: ServerConfig,
+    later: Arc<QuicServerConfig>,
+    memory: Option<SharedMemory>,
+) {
     while let Some(incoming) = endpoint.accept().await {
         accept(incoming, &options, config.clone(), memory.clone());
+        config.crypto = later.clone();
     }
 }
 

@@ -125,8 +125,8 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
     `lowers`: the images' roots that are mounted, by their places on the host machine.
     """
     shared = {name: LAB / name for name in folders}
-    for name, place in shared.items():
-        mount_host(folders[name], place, read_only=True)
+    for name, folder in shared.items():
+        mount_host(folders[name], folder, read_only=True)
     made = []
     received: dict[int, Path] = {}
     for host in hosts:
@@ -147,8 +147,8 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
             if file:
                 mounts.append(Mount(str(shared["www"] / file), f"/www/{file}", True))
         if not sends:
-            place = "/uploads" if host["role"] == "server" else "/downloads"
-            mounts.append(Mount(str(folder / "downloads"), place, False))
+            target = "/uploads" if host["role"] == "server" else "/downloads"
+            mounts.append(Mount(str(folder / "downloads"), target, False))
             received[host["flow"]] = folder / "downloads"
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
