@@ -2,8 +2,8 @@
 
 A study is one folder here: `claims.py` has the source's figures as data, `page.py` a function from stored results to
 Markdown, and the folder's `__init__.py` names both in a `STUDY`. `harness.report.studies` finds it; nothing else is
-touched. A study builds on `harness` and on no other study. What several of them ask stands here, so that all pages give
-one answer.
+touched. A study builds on `harness` and on no other study; the checklist alone reads them all. What several of them
+ask stands here, so that all pages give one answer.
 """
 
 from __future__ import annotations

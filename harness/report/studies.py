@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.outcome import Cell
+from harness.outcome import Cell, Interval
 from harness.planning.endpoint_config import effective_parameters
 from harness.report.parameters import sort_key
 
@@ -116,6 +116,26 @@ def controller_of(cell: Cell, flow: int = 0) -> str:
     setting = cell.implementation("server", flow).setting("server", "congestion_control")
     default = "" if setting is None or setting.default is None else setting.default
     return str(effective_parameters(cell, flow).get("server.congestion_control", default))
+
+
+def packets_per_round_trip(result: CellResult) -> list[float]:
+    """Packets that the first flow's sender sends in a round trip of the path without a queue, run by run.
+
+    Empty where the flow has no planned stop, or nothing was counted.
+    """
+    scenario = result.cell.scenario
+    stop = scenario.flows[0].stop
+    if stop is None:
+        return []
+    return [sent * scenario.path.rtt.seconds / stop.seconds for sent in result.values("packets_to_client", 0, "first")]
+
+
+def shared_throughputs(result: CellResult) -> tuple[Interval, Interval] | None:
+    """Mbit/s of a cell's first flow and of its second; None where one is not known, or neither has anything."""
+    own, other = (result.interval("mean_throughput", flow) for flow in (0, 1))
+    if own is None or other is None or not own.median + other.median:
+        return None
+    return own, other
 
 
 @cache

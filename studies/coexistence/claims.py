@@ -8,3 +8,5 @@ PATHS = {"dumbbell/beside-tcp": "10 Mbit/s, 20 ms", "satellite/beside-tcp": "50/
 SCENARIOS = tuple(PATHS)
 #: The server over TCP, whose row is what others are held against.
 TCP = "https"
+#: The congestion control of the TCP beside which the page's senders run.
+TCP_CONTROLLER = "cubic"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.studies import controller_of, measured_cells
+from harness.report.studies import controller_of, measured_cells, shared_throughputs
+from studies.coexistence.claims import TCP_CONTROLLER
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,10 @@ def contests(results: Sequence[CellResult], scenario: str) -> list[Contest]:
 
 def _contest(result: CellResult) -> Contest | None:
     cell = result.cell
-    own, tcp = (result.interval("mean_throughput", flow) for flow in (0, 1))
-    if own is None or tcp is None or not own.median + tcp.median:
+    both = shared_throughputs(result)
+    if both is None or controller_of(cell, 1) != TCP_CONTROLLER:
         return None
+    own, tcp = both
     return Contest(
         server=cell.server.name,
         controller=controller_of(cell),

@@ -1,4 +1,4 @@
-"""Which parameters are game changers: document 004's open questions, answered by designed studies."""
+"""Which parameters are game changers: the open questions of N. Kuhn's slides, answered by designed studies."""
 
 from harness.report.studies import Study
 from studies.game_changers.claims import SOURCE

@@ -1,4 +1,4 @@
-"""What document 004 asks, and the studies that answer it."""
+"""What N. Kuhn's slides ask, and the studies that answer it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""docs/studies.md: what parameters are worth, from stored runs, and what document 004 asks about them.
+"""docs/studies.md: what parameters are worth, from stored runs, and what N. Kuhn's slides ask about them.
 
 And docs/effects.md, with every effect of every pair.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,11 +48,13 @@ _ENOUGH = (
     "A server counts once, whatever the number of its paths, studies and times ({}): those of one run are nested. It "
     f"counts where a factor's worse level takes {GAME:.0%} longer and more for one of them, and the runs show it."
 )
+#: A heading of the part, which goes one level down.
+_HEADING = re.compile(r"^#+ ", re.MULTILINE)
 _HEAD = """# Game changers
 
 Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
 
-Document 004 ends on a question: which parameters are game changers? A study answers it: factors with levels, and a
+N. Kuhn's slides end on a question: which parameters are game changers? A study answers it: factors with levels, and a
 design that says which of their combinations run ([the format](scenario.md#experiment)).
 
 ```
@@ -109,7 +112,7 @@ _SEEN = (
     "value, and two levels that were seen at the same one are no two levels: one of them is left out. A client that "
     "reads several packets at once acknowledges them at once, and one whose packets are lost acknowledges at once, too."
 )
-_PROFILES = """## Document 004's columns as profiles
+_PROFILES = """## The columns of N. Kuhn's table as profiles
 
 Its table of default parameters, told to every stack as far as it honours them: *h2o's parameters* on quinn are quinn's
 code with h2o's settings. What differs between the rows of one stack is owed to settings; what differs between stacks
@@ -124,10 +127,10 @@ was tried and fails; none does where every set was.
 
 
 def game_changers(results: Sequence[CellResult]) -> str:
-    """The page."""
+    """Its part of the page, below the page's own heading."""
     mine = _mine(results)
     analyses = [*analyse_all(mine), *_beside_own(mine)]
-    return "\n".join(
+    text = "\n".join(
         [
             _HEAD,
             *_failures(results, mine),
@@ -141,6 +144,7 @@ def game_changers(results: Sequence[CellResult]) -> str:
             *_reach(results),
         ]
     )
+    return _HEADING.sub(r"#\g<0>", text)
 
 
 def every_effect(results: Sequence[CellResult]) -> str:
@@ -154,7 +158,7 @@ def every_effect(results: Sequence[CellResult]) -> str:
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _effects),
             *_by_path(_own(analyses), "reach", "Every setting alone, beside each stack's own", _OWN, _effects, [""]),
             *_heat(analyses, _effects),
-            *_profiles(group_profiles(mine), "## Document 004's columns as profiles\n", _by_pair),
+            *_profiles(group_profiles(mine), "## The columns of N. Kuhn's table as profiles\n", _by_pair),
             *_levels_seen(analyses),
         ]
     )
@@ -267,7 +271,7 @@ def _scenario(kind: str, path: str) -> str:
 
 
 def _questions(analyses: Sequence[Analysis]) -> list[str]:
-    lines = ["## What document 004 asks", ""]
+    lines = ["## What N. Kuhn's slides ask", ""]
     for question in QUESTIONS:
         lines += [f"**{question.text}**", "", *_answer(question, analyses), ""]
     return lines

@@ -141,8 +141,8 @@ def _verdicts(results: dict[str, CellResult]) -> list[str]:
     return [" ".join(said)] if said else []
 
 
-def _claims(results: Sequence[CellResult]) -> list[str]:
-    """The document's two figures, and whether the data bear them out."""
+def claim_rows(results: Sequence[CellResult]) -> list[tuple[str, str, str, str]]:
+    """The document's two figures: claim, theirs, ours, verdict. None where runs lack."""
     cell_results = by_rule(results, DOCUMENT.scenario)
     if not {"adaptive", "reset"} <= set(cell_results):
         return []
@@ -152,17 +152,23 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         (what, ratio(cell_results["adaptive"], cell_results["reset"], "handover_throughput", only))
         for what, only in (("all runs", None), ("runs with a larger window", large))
     ]
-    rows = [
-        [
-            "share of the window that is kept, runs with a larger window",
-            f"{KEPT:.0%}",
-            *_kept([share for number, share in every.items() if number in large]),
-        ]
+    kept = [share for number, share in every.items() if number in large]
+    return [
+        ("share of the window that is kept, runs with a larger window", f"{KEPT:.0%}", *_kept(kept)),
+        *(
+            (f"throughput of the first 100 ms, per that of the reset, {what}", f"nearly {TIMES:g}", *_gain(gain))
+            for what, gain in gains
+        ),
     ]
-    rows += [
-        [f"throughput of the first 100 ms, per that of the reset, {what}", f"nearly {TIMES:g}", *_gain(gain)]
-        for what, gain in gains
-    ]
+
+
+def _claims(results: Sequence[CellResult]) -> list[str]:
+    """The document's two figures, and whether the data bear them out."""
+    rows = claim_rows(results)
+    if not rows:
+        return []
+    adaptive = by_rule(results, DOCUMENT.scenario)["adaptive"]
+    every, large = values(adaptive, "cwnd_kept"), larger(adaptive, INITIAL)
     return [
         "**The document's claims.** The rule has a say only where the window is larger than the initial one when the",
         f"client moves: it is in {len(large)} of {len(every)} runs, since losses of up to 5 % leave CUBIC no more.",

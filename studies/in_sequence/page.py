@@ -129,8 +129,8 @@ def _names(found: list[Row], clock: int) -> str:
     return ", ".join(row.name.removeprefix("TCP, ").removeprefix("HTTPS, ") for row in meet) or "none"
 
 
-def _claims(results: Sequence[CellResult]) -> list[str]:
-    """The document's claims, and what the runs say to them."""
+def claim_rows(results: Sequence[CellResult]) -> list[list[str]]:
+    """The document's claims: path, claim, what the runs show, and the verdict."""
     told = []
     for path in (MEDIUM, LARGE_LOSSY):
         found = rows(results, path)
@@ -152,7 +152,13 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         if answer.status != "not run":
             counts = answer.text.removeprefix(f"{answer.status}: ")
             told.append([path.title, ONLY, counts, answer.status])
-    if not told:
+    return told
+
+
+def _claims(results: Sequence[CellResult]) -> list[str]:
+    """The document's claims, and what the runs say to them."""
+    claims = claim_rows(results)
+    if not claims:
         return []
     absent = "; ".join(f"{name} is not run: {why}" for name, why in NOT_RUN.items())
     return [
@@ -160,7 +166,7 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         "",
         table_row(["path", "claim", "here", "verdict"]),
         table_row(["---"] * 4),
-        *map(table_row, told),
+        *map(table_row, claims),
         "",
         f"Of the document's servers {absent}.",
         "Of each pair the cell with the most runs counts, on this path or on one link of the same rate, delay and loss",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.numbers import number_text, span_text
-from harness.report.studies import controller_of, measured_cells
+from harness.report.studies import controller_of, measured_cells, packets_per_round_trip, shared_throughputs
 from harness.scenario.metric_names import TransferName
 from studies.published.claims import FIGURES, TIMED_OUT
 
@@ -158,9 +158,10 @@ def _parts(results: Results) -> dict[str, float]:
     """Server → its part of what it and TCP carry."""
     parts = {}
     for result in measured_cells(results, "dumbbell/beside-tcp"):
-        own, tcp = (result.interval("mean_throughput", flow) for flow in (0, 1))
-        if result.cell.virtual_time and result.cell.server.speaks_quic and own is not None and tcp is not None:
-            parts[result.cell.server.name] = own.median / (own.median + tcp.median)
+        cell, both = result.cell, shared_throughputs(result)
+        if cell.virtual_time and cell.server.speaks_quic and both is not None and controller_of(cell, 1) == "cubic":
+            own, tcp = both
+            parts[cell.server.name] = own.median / (own.median + tcp.median)
     return parts
 
 
@@ -228,11 +229,10 @@ def _window(controller: str, loss: str) -> Callable[[Results], Ours | None]:
 def _windows(results: Results, controller: str, loss: str) -> Iterator[float]:
     for result in measured_cells(results, "loss/response-100ms"):
         cell = result.cell
-        path, stop = cell.scenario.path, cell.scenario.flows[0].stop
-        sent = result.interval("packets_to_client", 0, "first")
-        is_asked = controller_of(cell) == controller and f"{path.to_client.mean_loss:.1%}" == loss
-        if cell.virtual_time and is_asked and stop is not None and sent is not None:
-            yield sent.median * path.rtt.seconds / stop.seconds
+        packets = packets_per_round_trip(result)
+        is_asked = controller_of(cell) == controller and f"{cell.scenario.path.to_client.mean_loss:.1%}" == loss
+        if cell.virtual_time and is_asked and packets:
+            yield statistics.median(packets)
 
 
 _SEED = {"client.zero_rtt": "off", "server.bdp_seed": "jump-start"}

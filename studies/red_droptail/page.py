@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass
 from statistics import median
 
 from harness.evaluation.cell_result import CellResult
+from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
 from harness.report.studies import measured_cells
@@ -20,6 +21,7 @@ SIGNIFICANT = 0.05
 _SUFFIXES = ("", "-tcp", "-two", "-eight")
 #: From this number of flows on, the table has what they do together instead of each.
 _MANY = 3
+_RTT, _WINDOW = "mean_srtt", "mean_cwnd"
 
 
 def queues(results: Sequence[CellResult]) -> str:
@@ -48,8 +50,7 @@ def queues(results: Sequence[CellResult]) -> str:
         table_row(["case", "sender", "metric", "DropTail", "RED", "change", "document", "p", "verdict"]),
         table_row(["---", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"]),
     ]
-    rows = (_comparison(results, case, suffix) for case in CASES for suffix in _SUFFIXES)
-    return "\n".join([*lines, *map(table_row, chain.from_iterable(rows)), ""])
+    return "\n".join([*lines, *(table_row(_row(compared)) for compared in comparisons(results)), ""])
 
 
 def _durations(results: Sequence[CellResult]) -> str:
@@ -62,32 +63,88 @@ def _durations(results: Sequence[CellResult]) -> str:
     return "ours last as long" if stops == [DURATION] else f"ours last {' or '.join(f'{stop:g}' for stop in stops)} s"
 
 
-def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> Iterator[list[str]]:
-    """Rows of one pair of scenarios: for each cell of one with its like of the other."""
+@dataclass(frozen=True)
+class Comparison:
+    """A figure of a link with RED beside that of the same link with DropTail."""
+
+    case: str
+    """`low` or `high` bandwidth-delay product."""
+    sender: str
+    what: str
+    """The figure with its unit, for people."""
+    metric: MetricName
+    droptail: Interval | None
+    red: Interval | None
+    chance: float | None
+    """Of such differences between equal queues, by Wilcoxon's signed-rank test; None of fewer than two pairs."""
+    difference: float
+    """RED's figure less DropTail's, the median over the pairs."""
+    claim: Notebook | None = None
+    """What the notebook has of this sender."""
+
+    @property
+    def change(self) -> float | None:
+        """RED's median, less DropTail's, as a part of DropTail's."""
+        if self.droptail is None or self.red is None:
+            return None
+        return self.red.median / self.droptail.median - 1 if self.droptail.median else 0.0
+
+    @property
+    def verdict(self) -> str:
+        """What the runs can tell."""
+        if self.change is None:
+            return "not measured"
+        if self.chance is None:
+            return "one run tells nothing"
+        if self.chance >= SIGNIFICANT:
+            return "no difference that these runs can tell"
+        return f"RED has {'more' if self.difference > 0 else 'less'}"
+
+    @property
+    def claimed(self) -> str:
+        """The notebook's figure: a gain of throughput, or both round-trip times."""
+        if self.claim is None or self.metric.metric == _WINDOW:
+            return "–"
+        droptail, red = self.claim.droptail, self.claim.red
+        text = f"{droptail[1]:.0f} → {red[1]:.0f}" if self.metric.metric == _RTT else f"{red[0] / droptail[0] - 1:+.0%}"
+        return text + (" (DropTail twice)" if self.claim.mislabelled else "")
+
+
+def comparisons(results: Sequence[CellResult]) -> Iterator[Comparison]:
+    """Every figure of every pair of cells, one with RED and its like with DropTail."""
+    for case in CASES:
+        for suffix in _SUFFIXES:
+            yield from _of_scenarios(results, case, suffix)
+
+
+def _of_scenarios(results: Sequence[CellResult], case: str, suffix: str) -> Iterator[Comparison]:
+    """Those of one pair of scenarios."""
     plain = {_like(result): result for result in measured_cells(results, f"queue/droptail-{case}-bdp{suffix}")}
     early = {_like(result): result for result in measured_cells(results, f"queue/red-{case}-bdp{suffix}")}
     for key in sorted(plain.keys() & early.keys(), key=str):
         droptail, red = plain[key], early[key]
         labels = [flow_label(droptail.cell, flow) for flow in range(len(droptail.cell.scenario.flows))]
         if len(labels) < _MANY:
-            yield from _rows_of_flows(case, labels, droptail, red)
+            yield from _of_flows(case, labels, droptail, red)
             together = " + ".join(labels)
         else:
             together = f"{len(labels)} × {labels[0]}"
             total, fairness = MetricName("agg_throughput"), MetricName("jain_means")
-            yield _compared(case, together, total, "throughput together, Mbit/s", droptail, red)
-            yield _compared(case, together, fairness, "Jain's index", droptail, red)
-        yield _compared(case, together, MetricName("mean_queue_delay"), "queue, ms", droptail, red)
+            yield _compare(case, together, total, "throughput together, Mbit/s", droptail, red)
+            yield _compare(case, together, fairness, "Jain's index", droptail, red)
+        yield _compare(case, together, MetricName("mean_queue_delay"), "queue, ms", droptail, red)
 
 
-def _rows_of_flows(case: str, labels: Sequence[str], droptail: CellResult, red: CellResult) -> Iterator[list[str]]:
+def _of_flows(case: str, labels: Sequence[str], droptail: CellResult, red: CellResult) -> Iterator[Comparison]:
     for flow, label in enumerate(labels):
         others = " + ".join(other for number, other in enumerate(labels) if number != flow)
         sender = f"{label} beside {others}" if others else label
         claim = _claim(case, label, others)
-        rate, rtt = MetricName("mean_throughput", flow), MetricName("mean_srtt", flow)
-        yield _compared(case, sender, rate, "throughput, Mbit/s", droptail, red, _claimed_gain(claim))
-        yield _compared(case, sender, rtt, "sRTT, ms", droptail, red, _claimed_times(claim))
+        yield _compare(case, sender, MetricName("mean_throughput", flow), "throughput, Mbit/s", droptail, red, claim)
+        yield _compare(case, sender, MetricName(_RTT, flow), "sRTT, ms", droptail, red, claim)
+        window = MetricName(_WINDOW, flow)
+        if droptail.interval(*window) is not None:
+            yield _compare(case, sender, window, "window, packets", droptail, red, claim)
 
 
 def _like(result: CellResult) -> tuple[object, ...]:
@@ -104,44 +161,35 @@ def _claim(case: str, label: str, others: str) -> Notebook | None:
     return None
 
 
-def _claimed_gain(claim: Notebook | None) -> str:
-    if claim is None:
-        return "–"
-    return f"{claim.red[0] / claim.droptail[0] - 1:+.0%}" + (" (DropTail twice)" if claim.mislabelled else "")
-
-
-def _claimed_times(claim: Notebook | None) -> str:
-    if claim is None:
-        return "–"
-    return f"{claim.droptail[1]:.0f} → {claim.red[1]:.0f}" + (" (DropTail twice)" if claim.mislabelled else "")
-
-
-def _compared(
-    case: str, sender: str, name: MetricName, what: str, droptail: CellResult, red: CellResult, claimed: str = "–"
-) -> list[str]:
+def _compare(
+    case: str,
+    sender: str,
+    name: MetricName,
+    what: str,
+    droptail: CellResult,
+    red: CellResult,
+    claim: Notebook | None = None,
+) -> Comparison:
     left, right = droptail.interval(*name), red.interval(*name)
-    if left is None or right is None:
-        return [case, sender, what, span_text(left), span_text(right), "–", claimed, "–", "not measured"]
     before, after = _by_repetition(droptail, name), _by_repetition(red, name)
     differences = [after[number] - before[number] for number in sorted(before.keys() & after.keys())]
-    chance = _chance(differences) if len(differences) > 1 else None
-    change = right.median / left.median - 1 if left.median else 0.0
-    if chance is None:
-        verdict = "one run tells nothing"
-    elif chance >= SIGNIFICANT:
-        verdict = "no difference that these runs can tell"
-    else:
-        verdict = f"RED has {'more' if median(differences) > 0 else 'less'}"
+    has_both = left is not None and right is not None
+    chance = _chance(differences) if has_both and len(differences) > 1 else None
+    difference = median(differences) if differences else 0.0
+    return Comparison(case, sender, what, name, left, right, chance, difference, claim)
+
+
+def _row(compared: Comparison) -> list[str]:
     return [
-        case,
-        sender,
-        what,
-        span_text(left),
-        span_text(right),
-        f"{change:+.1%}",
-        claimed,
-        "–" if chance is None else f"{chance:.2g}",
-        verdict,
+        compared.case,
+        compared.sender,
+        compared.what,
+        span_text(compared.droptail),
+        span_text(compared.red),
+        "–" if compared.change is None else f"{compared.change:+.1%}",
+        compared.claimed,
+        "–" if compared.chance is None else f"{compared.chance:.2g}",
+        compared.verdict,
     ]
 
 

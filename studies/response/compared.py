@@ -8,7 +8,7 @@ from functools import cached_property
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.report.studies import controller_of, measured_cells
+from harness.report.studies import controller_of, measured_cells, packets_per_round_trip
 from harness.stats.intervals import interval
 from studies.response.claims import SCENARIOS, cubic_window, reno_window
 
@@ -57,12 +57,13 @@ def windows(results: Sequence[CellResult]) -> list[Window]:
 def _windows(result: CellResult) -> Iterator[Window]:
     cell = result.cell
     controller = controller_of(cell)
-    path, stop = cell.scenario.path, cell.scenario.flows[0].stop
-    if controller not in CONTROLLERS or stop is None:
+    path = cell.scenario.path
+    if controller not in CONTROLLERS:
         return
-    rtt = path.to_client.delay.seconds + path.to_server.delay.seconds
-    packets = [sent * rtt / stop.seconds for sent in result.values("packets_to_client", 0, "first")]
+    packets = packets_per_round_trip(result)
     queue, chance = (sum(result.values(f"{cause}_drops_to_client", None, "first")) for cause in ("queue", "loss"))
     if packets:
         crowded = queue > chance / 10
-        yield Window(cell.server.name, controller, rtt, path.to_client.mean_loss, interval(packets), crowded)
+        yield Window(
+            cell.server.name, controller, path.rtt.seconds, path.to_client.mean_loss, interval(packets), crowded
+        )

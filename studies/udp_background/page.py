@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from harness.analysis.metrics.registry import declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
@@ -16,6 +17,46 @@ from studies.udp_background.claims import LINK, NETWORK, TCP, UDP, Reported
 
 #: From this relative difference on a figure beside CCPerf's is explained.
 APART = 0.10
+
+
+#: Group of the experiment's tables → its flows, none where it is no flow's, and its figures.
+_GROUPS = {
+    "TCP": ((0, 1, 2), TCP),
+    "UDP": ((3, 4, 5), UDP),
+    "link": ((), LINK),
+    "network": ((), NETWORK),
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A figure of CCPerf's beside ours."""
+
+    group: str
+    """TCP, UDP, link or network."""
+    reported: Reported
+    span: Interval | None
+    """Ours, the mean over the group's flows; None where it is not measured."""
+    unit: str
+
+    @property
+    def difference(self) -> float | None:
+        """Of ours to the mean of theirs, as a part of theirs; None without either."""
+        theirs = sum(self.reported.values) / len(self.reported.values)
+        return None if self.span is None or not theirs else self.span.median / theirs - 1
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether they differ so much that it takes a reason."""
+        return self.difference is not None and abs(self.difference) > APART
+
+
+def compare(result: CellResult) -> Iterator[Compared]:
+    """Every figure of the experiment beside that of a cell of `dumbbell/udp-background`."""
+    for group, (flows, reported) in _GROUPS.items():
+        for figure in reported:
+            names = [MetricName(figure.ours, flow) for flow in flows] or [MetricName(figure.ours)]
+            yield Compared(group, figure, _mean_interval(result, names), _unit(result, names[0]))
 
 
 def background(results: Sequence[CellResult]) -> str:
@@ -33,15 +74,8 @@ def background(results: Sequence[CellResult]) -> str:
     ]
     if not cell_results:
         return "\n".join(lines)
-    (result,) = cell_results[:1]
     lines += [table_row(["", "metric", "unit", "CCPerf", "here", "difference", "why"]), table_row(["---"] * 7)]
-    for what, flows, reported in (
-        ("TCP", (0, 1, 2), TCP),
-        ("UDP", (3, 4, 5), UDP),
-        ("link", (), LINK),
-        ("network", (), NETWORK),
-    ):
-        lines += [table_row(_row(result, what, flows, one)) for one in reported]
+    lines += [table_row(_row(compared)) for compared in compare(cell_results[0])]
     return "\n".join([*lines, "", *_quic_beside_udp(results)])
 
 
@@ -83,20 +117,15 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
     return [*lines, ""]
 
 
-def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -> list[str]:
-    names = [MetricName(one.ours, flow) for flow in flows] or [MetricName(one.ours)]
-    theirs = sum(one.values) / len(one.values)
-    span = _mean_interval(result, names)
-    difference = None if span is None or not theirs else span.median / theirs - 1
-    apart = difference is not None and abs(difference) > APART
+def _row(compared: Compared) -> list[str]:
     return [
-        what,
-        f"`{one.metric}`",
-        unit_text(_unit(result, names[0])),
-        " · ".join(number_text(value) for value in one.values),
-        span_text(span),
-        "–" if difference is None else f"{difference:+.0%}",
-        (one.why or "not explained") if apart else "",
+        compared.group,
+        f"`{compared.reported.metric}`",
+        unit_text(compared.unit),
+        " · ".join(number_text(value) for value in compared.reported.values),
+        span_text(compared.span),
+        "–" if compared.difference is None else f"{compared.difference:+.0%}",
+        (compared.reported.why or "not explained") if compared.is_apart else "",
     ]
 
 

@@ -184,6 +184,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
     assert all(study.source for study in studies().values())
     assert {study.page for study in studies().values()} == {
         SHARED_PAGE,
+        "checklist.md",
         "coexistence.md",
         "ecn.md",
         "picoquic.md",

@@ -85,7 +85,7 @@ def test_what_it_does_not_know_it_refuses(warm: Harness, words: tuple[str, ...],
 
 
 def test_it_meets_the_objectives_of_the_medium_case(warm: Harness, harness: Harness) -> None:
-    """Document 004's finding: picoquic with picoquic does (2, 10 and 100 MB within 3, 5 and 20 s)."""
+    """The finding of N. Kuhn's slides: picoquic with picoquic does (2, 10 and 100 MB within 3, 5 and 20 s)."""
     words = ("--clients", "picoquic", "--servers", "picoquic", "--repeat", "1", "--engine", "virtual")
     cell = harness.cell("satellite/medium", *words)
     assert cell["verdict"] == "pass", cell["sentence"]

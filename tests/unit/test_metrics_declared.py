@@ -19,13 +19,13 @@ from harness.report.metrics import metrics_document
 from tests.unit.shared_flows import write_counters, write_three_flows
 
 #: What a run of that kind cannot have: a file, a repeat, a queue that marks, segments in a row, or what only a QUIC
-#: client, two phases or real time would show.
+#: client, two phases, a phase of more than two seconds, or real time would show.
 NEVER = re.compile(
     r"completion|goodput|milestone_\*|first_byte|handshake|zero_rtt|ack_\w+|retransmitted_share|cpu_\w+|udp_\w+"
     r"|size_drops_\w+|mtu_recovery_time|ecn_marks_\w+|waiting_\w+|pressure_\w+|steal|\w+_in_\*|change_recovery\w*"
     r"|page_load|loaded_\*|first_byte_of_\*|byte_index|response_time_\w+|responses_per_minute|unanswered_requests"
     r"|startup_time|stalls|stalled_time|datagram_\w+|queue_delay_\w+_to_server"
-    r"|unrecovered_changes|ect1?_share_\w+|ecn_(?:stop|ack|counted)_\w+|ce_counted_\w+"
+    r"|settled_drop_rate|unrecovered_changes|ect1?_share_\w+|ecn_(?:stop|ack|counted)_\w+|ce_counted_\w+"
 )
 
 

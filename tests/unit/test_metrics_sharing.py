@@ -15,6 +15,7 @@ from tests.unit.shared_flows import (
     Passing,
     Segment,
     data,
+    link,
     transfer,
     udp,
     write_captures,
@@ -86,3 +87,51 @@ def test_a_phase_in_which_nobody_receives_costs_its_own_index_alone(tmp_path: Pa
     why = {absence.metric: absence.why for absence in measured.absent}
     assert why["jain"] == why["jain_shared"] == "nobody received anything in phase 2"
     assert not [warning for warning in measured.warnings if "shares" in warning]
+
+
+def _joined(folder: Path, rate_bps: int) -> dict[str, float]:
+    """Flow 0 sends 1000 B every 100 ms from 0 to 6 s; flow 1 joins at 1 s, and sends as much but in five bins.
+
+    In the first two seconds that both are there one packet is dropped, and two afterwards.
+    """
+    passing = [
+        Passing(udp(0, to_client=False, size=20), 0, 10),
+        Passing(Segment(0, False, b"", 0, 1, flags=0x02), 1000, 1010),
+    ]
+    silent = {10, 11, 12, 13, 15}
+    for number in range(60):
+        at = 100 * number
+        passing.append(Passing(udp(number), at + 50, None if number in (12, 40, 50) else at + 60))
+        if number >= 10 and number not in silent:
+            passing.append(Passing(data(2 * number), at + 25, at + 35))
+            passing.append(Passing(data(2 * number + 1), at + 50, at + 60))
+    write_captures(folder, passing)
+    links = {name: link(name, rate_bps=rate_bps) for name in ("to_client", "to_server")}
+    write_lab(folder, [{"kind": "quic", "stop": 6.0}, {"kind": "tcp", "start": 1.0, "stop": 6.0}], links=links)
+    write_counters(folder, {1.3: 1, 4.1: 2, 5.1: 3})
+    run = make_run(
+        scenario=SCENARIO,
+        transfers=tuple(transfer(flow).model_copy(update={"ended_ns": T0 + 6300 * MS}) for flow in range(2)),
+    )
+    return by_name(measure(folder, run), 2)
+
+
+def test_a_phase_tells_its_start_from_its_rest(tmp_path: Path) -> None:
+    value = _joined(tmp_path, 180_000)
+    # A datagram in each bin, and two segments in all but five: 20 + 30, and 30 + 60.
+    assert value["phase2_onset_drop_rate"] == pytest.approx(1 / 50)
+    assert value["phase2_settled_drop_rate"] == pytest.approx(2 / 90)
+    assert value["phase1_onset_drop_rate"] == 0
+    assert "phase1_settled_drop_rate" not in value, "it takes a second"
+    # One bin in which both have as much is chance, three in a row are not.
+    assert value["phase2_convergence_time"] == pytest.approx(0.6)
+    assert "phase1_convergence_time" not in value
+    # 1042 B and 1108 B of frames in a bin are 172 kbit/s, and the first alone 83.
+    assert value["phase2_fill_time"] == pytest.approx(0.6)
+    assert value["phase1_fill_time"] == 1, "a link that is never full counts with all of the phase"
+    assert value["phase1_onset_peak_rate"] == pytest.approx(0.08)
+    assert value["phase2_onset_peak_rate"] == pytest.approx(0.16)
+
+
+def test_a_link_that_flows_never_fill_counts_with_the_whole_phase(tmp_path: Path) -> None:
+    assert _joined(tmp_path, 10_000_000)["phase2_fill_time"] == pytest.approx(5)

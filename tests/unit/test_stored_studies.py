@@ -140,7 +140,7 @@ def test_a_mode_that_fails_is_said_to_once_and_is_worth_nothing() -> None:
     page = game_changers(runs)
     assert page.count("That is a failure of this mode") == 1
     assert page.index("**quiche with bbr**, everything else its own, takes 24 s and 32.1 s for 2 MB and 10 MB") < (
-        page.index("## What document 004 asks")
+        page.index("## What N. Kuhn's slides ask")
     )
     assert (
         "With `server.initial_rtt` 600 ms it takes 6.5 to 9.23 s of 10 MB (8 runs, `studies/fraction-50-10`)." in page

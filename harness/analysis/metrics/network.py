@@ -184,7 +184,7 @@ def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
     return periods
 
 
-def _contended_phases(flows: Sequence[SharedFlow]) -> list[Phase]:
+def contended_phases(flows: Sequence[SharedFlow]) -> list[Phase]:
     """The phases, if there are at least two flows with congestion control in total; otherwise none."""
     return phases(flows) if sum(flow.responsive for flow in flows) > 1 else []
 
@@ -206,7 +206,7 @@ def throughput(flow: SharedFlow, phase: Phase) -> float:
 def by_phase(view: RunView) -> Iterator[Finding]:
     """For each phase the throughput of its flows, and of those without congestion control; and Jain's index."""
     flows = flows_of(view)
-    for phase in _contended_phases(flows):
+    for phase in contended_phases(flows):
         active = {flow.number for flow in phase.flows}
         for flow in flows:
             if flow.number in active or not flow.responsive:
@@ -229,7 +229,7 @@ def by_phase(view: RunView) -> Iterator[Finding]:
 )
 def jain_shared(flows: Sequence[SharedFlow]) -> MetricResult:
     """A single figure for a run whose flows come and go."""
-    busiest = max(_contended_phases(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
+    busiest = max(contended_phases(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
     if busiest is None or len(busiest.flows) < 2:
         return None
     fairness = busiest.jain()

@@ -1,0 +1,76 @@
+"""The page: every claim of five documents, and what stored runs say to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.markdown import table_row
+from studies.checklist import migration, red, satellite, sharing, udp
+from studies.checklist.verdicts import STATUSES, Claim, Document, Verdict
+from studies.handover.claims import SOURCE as KIM
+from studies.in_sequence.claims import SOURCE as KUHN
+from studies.link_sharing.claims import SOURCE as INET
+from studies.red_droptail.claims import SOURCE as SHANKS
+from studies.udp_background.claims import SOURCE as CCPERF
+
+DOCUMENTS = (
+    Document(INET, sharing.claims),
+    Document(SHANKS, red.claims),
+    Document(KIM, migration.claims),
+    Document(CCPERF, udp.claims),
+    Document(KUHN, satellite.claims),
+)
+SCENARIOS = tuple(
+    dict.fromkeys(scenario for module in (sharing, red, migration, udp, satellite) for scenario in module.SCENARIOS)
+)
+
+
+def checklist(results: Sequence[CellResult]) -> str:
+    """The page."""
+    judged = {document.source: judge(document, results) for document in DOCUMENTS}
+    lines = [
+        "# Claim by claim",
+        "",
+        "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        "Every figure, table and sentence with a number or a direction of five documents, in our words, and what the",
+        "stored runs say to it. [What the documents report](documents.md) has the tables behind it. A figure here is a",
+        "median with its interval; *over n stacks* it is the middle of their medians, with the outermost ends of their",
+        "intervals. What *close*, *quick* or *minimal* mean where a document has no number is ours, and stands with",
+        "the claims in `studies/checklist/`.",
+        "",
+        *_summary(judged),
+        "",
+        table_row(["verdict", "meaning"]),
+        table_row(["---", "---"]),
+        *(table_row([status, meaning]) for status, meaning in STATUSES.items()),
+        "",
+    ]
+    for source, rows in judged.items():
+        lines += _section(source, rows)
+    return "\n".join(lines)
+
+
+def judge(document: Document, results: Sequence[CellResult]) -> list[tuple[Claim, Verdict]]:
+    """Each claim of a document with its verdict."""
+    return [(claim, claim.judge(results)) for claim in document.claims(results)]
+
+
+def _summary(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:
+    yield table_row(["document", "claims", *STATUSES])
+    yield table_row(["---", *["---:"] * (len(STATUSES) + 1)])
+    for source, rows in judged.items():
+        counts = Counter(verdict.status for _, verdict in rows)
+        yield table_row([source, str(len(rows)), *(str(counts[status] or "–") for status in STATUSES)])
+
+
+def _section(source: str, rows: Sequence[tuple[Claim, Verdict]]) -> Iterator[str]:
+    yield f"## {source}"
+    yield ""
+    yield table_row(["where", "it says", "verdict", "here", "why"])
+    yield table_row(["---"] * 5)
+    for claim, verdict in rows:
+        yield table_row([claim.where, claim.says, f"**{verdict.status}**", verdict.here or "–", verdict.why or "–"])
+    yield ""
