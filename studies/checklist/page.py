@@ -39,7 +39,7 @@ def checklist(results: Sequence[CellResult]) -> str:
         "stored runs say to it. [What the documents report](documents.md) has the tables behind it. A figure here is a",
         "median with its interval; *over n stacks* it is the middle of their medians, with the outermost ends of their",
         "intervals. What *close*, *quick* or *minimal* mean where a document has no number is ours, and stands with",
-        "the claims in `studies/checklist/`.",
+        "the claims in [their code](../studies/checklist/).",
         "",
         *_summary(judged),
         "",

@@ -87,7 +87,7 @@ def _drawn(what: str, *metrics: str) -> Judge:
         text = f"{what}, [drawn](documents.md) from our runs"
         if not apart:
             return Verdict("reproduced", text)
-        why = f"{' and '.join(apart)} differ as above"
+        why = f"{' and '.join(apart)} {'differs' if len(apart) == 1 else 'differ'} as above"
         return Verdict("in part" if len(apart) < len(shown) else "contradicted", text, why)
 
     return judge

@@ -138,6 +138,7 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     )
     page = made[SHARED_PAGE]
     assert page == snapshot
+    assert made["checklist.md"] == snapshot
     assert "RED has more" in page
     # The notebook's round-trip times, and its gain, beside ours; eight flows together.
     assert "| 444 → 468 |" in page and "| +136% |" in page
