@@ -6,7 +6,7 @@
  * A task has a price for a call, for a datagram of UDP that it sends or takes from a socket (each of those that the
  * kernel cuts from one buffer or merges into one), and for a byte of a datagram's payload or of TCP. All that it forks
  * has them, too. It sleeps alone: every thread of an endpoint has a processor of its own. Without prices nothing is
- * looked at but one word, no clock least of all.
+ * looked at but three words, no clock least of all.
  */
 #include <linux/capability.h>
 #include <linux/errno.h>
@@ -21,9 +21,12 @@
 #include <lab_clock.h>
 #include <lab_cost.h>
 
-/* The most of one price, ps: a second. So the longest sum has 63 bits for a datagram or call of any size. */
+/* The most of a price, ps: a second; of a byte a millisecond, so that what 2^31 of them cost has 63 bits. */
 #define MOST 1000000000000UL
+#define MOST_PER_BYTE 1000000000UL
 #define PS_PER_NS 1000
+/* The most that counts for the next sleep, ps: 100 us. */
+#define CREDIT 100000000LL
 
 int lab_cost_set(unsigned long per_call, unsigned long per_datagram, unsigned long per_byte)
 {
@@ -32,7 +35,7 @@ int lab_cost_set(unsigned long per_call, unsigned long per_datagram, unsigned lo
 	/* Only there does computing cost nothing. */
 	if (time_travel_mode != TT_MODE_INFCPU)
 		return -EOPNOTSUPP;
-	if (per_call > MOST || per_datagram > MOST || per_byte > MOST)
+	if (per_call > MOST || per_datagram > MOST || per_byte > MOST_PER_BYTE)
 		return -EINVAL;
 	current->lab_cost = (struct lab_cost) {
 		.per_call = per_call, .per_datagram = per_datagram, .per_byte = per_byte,
@@ -88,6 +91,10 @@ void lab_cost_charge(void)
 	do {
 		set_current_state(TASK_KILLABLE);
 	} while (schedule_hrtimeout_range(&until, 0, HRTIMER_MODE_ABS) && !fatal_signal_pending(current));
-	/* Timers go by ticks of the clock (TIMER_MULTIPLIER): what was slept too long counts for the next sleep. */
+	/*
+	 * Timers go by ticks of the clock (TIMER_MULTIPLIER), and others look at it meanwhile: what was slept too long
+	 * counts for the next sleep. Before timers go by less than a jiffy that would be too much.
+	 */
 	cost->due -= (long long)(lab_time(0) - start) * PS_PER_NS;
+	cost->due = max(cost->due, -CREDIT);
 }

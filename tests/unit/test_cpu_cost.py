@@ -54,6 +54,7 @@ def test_costs_are_counted_in_picoseconds() -> None:
         ({"server": {"per_call": "1 h"}}, "not a unit of a cost"),
         ({"server": {"per_call": "-1 us"}}, "cannot be negative"),
         ({"server": {"per_datagram": "1001 ms"}}, "1 s is the most"),
+        ({"server": {"per_byte": "2 ms"}}, "1 ms is the most"),
         ({"server": {"per_packet": "5 us"}}, "per_packet"),
         ({"sim": {"per_call": "5 us"}}, "client"),
     ],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.scenario.schema.base import Part
 from harness.units import Cost
 
-#: The most of one cost: the lab kernel takes no more (images/lab-kernel/lab_cost.c).
-MAXIMUM_COST = Cost.parse("1 s")
+#: The most of each cost: the lab kernel takes no more (images/lab-kernel/lab_cost.c).
+MAXIMUM_COSTS = {"per_call": Cost.parse("1 s"), "per_datagram": Cost.parse("1 s"), "per_byte": Cost.parse("1 ms")}
 
 
 class Cpu(Part):
@@ -27,9 +27,10 @@ class Cpu(Part):
 
     @field_validator("per_call", "per_datagram", "per_byte")
     @classmethod
-    def _possible(cls, value: Cost) -> Cost:
-        if value > MAXIMUM_COST:
-            raise UnfitError(f"{value}, and {MAXIMUM_COST} is the most", "write 5 us, say")
+    def _possible(cls, value: Cost, info: ValidationInfo) -> Cost:
+        most = MAXIMUM_COSTS[str(info.field_name)]
+        if value > most:
+            raise UnfitError(f"{value}, and {most} is the most", "is the unit the one you meant?")
         return value
 
     @model_validator(mode="after")
