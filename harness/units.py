@@ -67,7 +67,7 @@ def _example(quantity: str) -> str:
     return f"for example '{_EXAMPLES[quantity]}'"
 
 
-_EXAMPLES = {"duration": "300 ms", "size": "10 MB", "rate": "50 Mbit/s", "fraction": "1 %"}
+_EXAMPLES = {"duration": "300 ms", "size": "10 MB", "rate": "50 Mbit/s", "fraction": "1 %", "cost": "5 us"}
 
 
 def _decimal(value: Ratio) -> str | None:
@@ -181,6 +181,22 @@ class Duration(Quantity):
         return Duration(self.value + other.value)
 
 
+class Cost(Quantity):
+    """What computing takes, in whole picoseconds."""
+
+    __slots__ = ()
+    noun = "cost"
+    units: ClassVar = {
+        "ps": Ratio(1),
+        "ns": Ratio(10**3),
+        "us": Ratio(10**6),
+        "µs": Ratio(10**6),
+        "ms": Ratio(10**9),
+        "s": Ratio(10**12),
+    }
+    printed_units = ("s", "ms", "us", "ns", "ps")
+
+
 class Size(Quantity):
     """An amount of data, in whole bytes."""
 
@@ -278,7 +294,7 @@ class Percentage(Quantity):
 
 
 #: The types, by their names in errors.
-_KINDS: dict[str, type[Quantity]] = {kind.noun: kind for kind in (Duration, Size, Rate, Percentage)}
+_KINDS: dict[str, type[Quantity]] = {kind.noun: kind for kind in (Duration, Cost, Size, Rate, Percentage)}
 _QUEUE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(BDP|packets?|×\s*BDP)\s*$")
 
 

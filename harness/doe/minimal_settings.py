@@ -23,7 +23,7 @@ from harness.netem.bounds import slow_start_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Verdict
 from harness.planning.design import Pair, flow_pair, honoured_levels
-from harness.planning.sweep import Point, full_names, is_path_name, point_at
+from harness.planning.sweep import Point, full_names, is_cpu_name, is_path_name, point_at
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ParameterValue
 from harness.scenario.schema import Implementation, Scenario
@@ -309,7 +309,7 @@ def factors_of(point: Point, pair: Pair) -> Factors:
     """Factor of the endpoints → the levels that a pair honours and that are not its defaults."""
     factors = {}
     for name, levels in honoured_levels(point, pair)[0].items():
-        if is_path_name(name):
+        if is_path_name(name) or is_cpu_name(name):
             continue
         canonical = (point_at(point, {name: level}).parameters[full_names(name)[0]] for level in levels)
         selectable = tuple(level for level in canonical if not _is_default(pair, name, level))

@@ -112,6 +112,11 @@ def swept_points(request: Request) -> list[Point]:
     all_points, run_count = [], 0
     for scenario in request.scenarios:
         swept = expand_points(scenario, request.parameters, request.vary, request.combine)
+        if not ENGINES[request.engine].virtual_time and any(point.scenario.cpu for point in swept):
+            raise InputError(
+                f"{scenario.name}: cpu in real time, where computing costs what it costs",
+                "add --engine virtual, or leave cpu out",
+            )
         repetitions = request.repetitions or scenario.repetitions
         count = repetitions.maximum if isinstance(repetitions, UntilDecided) else repetitions
         study = scenario.study

@@ -143,8 +143,12 @@ def default_receive_window(cell: Cell, sender: Role = "server") -> int:
 
 
 def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    """A cell's parameters without those of its path (path.…), which are part of the scenario's path already."""
-    return {name: value for name, value in parameters.items() if name.partition(".")[0] in ROLES}
+    """A cell's parameters without those of its path (path.…) and of what computing costs (client.cpu.…), which are part
+    of the scenario already.
+    """
+    names = (name.split(".") for name in parameters)
+    own = {".".join(parts) for parts in names if parts[0] in ROLES and parts[1:2] != ["cpu"]}
+    return {name: value for name, value in parameters.items() if name in own}
 
 
 def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, ParameterValue]:

@@ -5,7 +5,8 @@ property of the path (`path.forward.rate`, `path.down.loss`; of one of several `
 `path.wifi.forward.loss`; of all proxies `path.proxy.initial_cwnd`). A property may be a key of a part of the link
 (`path.forward.queue.target`). `forward` leads to the terminal and `return` away from it; `down` leads to the client and
 `up` to the server, wherever the terminal is. With several flows it may also be one flow's own: who plays it
-(`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay (`flow1.access_delay`).
+(`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay (`flow1.access_delay`). What
+computing costs is a role's (`client.cpu.per_datagram`) or both roles' (`cpu.per_datagram`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from harness.errors import InputError, UnfitError, did_you_mean
 from harness.formatting import format_value
 from harness.netem import find_inexpressible
 from harness.planning.link_properties import NESTED, property_text, set_property
-from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
-from harness.scenario.schema import FORMS, Experiment, Flow, Proxy, Scenario, Segment
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
+from harness.scenario.schema import FORMS, Cpu, Experiment, Flow, Proxy, Scenario, Segment
 from harness.scenario.validation_errors import find_mistakes
+from harness.units import Cost
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
@@ -38,6 +40,9 @@ _PATH = re.compile(
 _PROXY = re.compile(r"path\.proxy\.([^.]*)")
 SETTINGS = tuple(name for name in Proxy.model_fields if name != "proxy")
 _FLOW = re.compile(r"flow([0-9]{1,4})\.(.+)")
+#: What computing costs: of one role, or of both.
+CPU_COSTS = tuple(Cpu.model_fields)
+_CPU = re.compile(rf"(?:({'|'.join(ROLES)})\.)?cpu\.({'|'.join(CPU_COSTS)})")
 #: The most points of one scenario; more than that are a mistake.
 MOST_POINTS = 1000
 
@@ -71,6 +76,7 @@ def dimensions() -> list[str]:
     return [
         *(f"{role}.{name}" for role in ROLES for name in PARAMETERS),
         *PARAMETERS,
+        *(f"{owner}cpu.{cost}" for owner in ("client.", "server.", "") for cost in CPU_COSTS),
         *(f"path.{direction}.{name}" for direction in DIRECTIONS for name in (*PROPERTIES, *NESTED)),
     ]
 
@@ -97,6 +103,11 @@ def is_property(name: str) -> bool:
 def is_path_name(name: str) -> bool:
     """Whether a name has the form of a path's property: path.forward.rate, paths.campus.forward.rate."""
     return name.startswith(("path.", "paths."))
+
+
+def is_cpu_name(name: str) -> bool:
+    """Whether a name is of what computing costs: client.cpu.per_datagram, cpu.per_call."""
+    return _CPU.fullmatch(name) is not None
 
 
 def expand_points(
@@ -144,7 +155,8 @@ def _reduce_study(study: Experiment, assigned: Set[str]) -> Experiment | None:
 
 def full_names(name: str) -> list[str]:
     """The names in results that a name stands for: a parameter without a role stands for both roles."""
-    return [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]
+    both = name in PARAMETERS or name.startswith("cpu.")
+    return [f"{role}.{name}" for role in ROLES] if both else [name]
 
 
 def _rows(name: str, varied: Mapping[str, Sequence[object]], combine: Combine) -> list[dict[str, object]]:
@@ -180,8 +192,32 @@ def point_at(point: Point, row: Mapping[str, object]) -> Point:
             flows[index], parameters[name] = _with_flow_property(flows, index, match[2], name, value)
             continue
         for full in full_names(name):
-            parameters[full] = _parameter(full, name, value)
+            if is_cpu_name(full):
+                scenario, parameters[full] = _with_cost(scenario, full, name, value)
+            else:
+                parameters[full] = _parameter(full, name, value)
     return Point(scenario.model_copy(update={"flows": tuple(flows)}), parameters)
+
+
+def _with_cost(scenario: Scenario, full: str, name: str, value: object) -> tuple[Scenario, str]:
+    """The scenario with one cost of a role's computing changed, and the value as it is written in results.
+
+    `name` stands for role.cpu.COST. A cost of 0 is none; without any, computing is free.
+    """
+    word, _, key = full.split(".")
+    role: Role = "client" if word == "client" else "server"
+    costs = {} if role not in scenario.cpu else scenario.cpu[role].model_dump(mode="json")
+    try:
+        cost = Cost.parse(str(value))
+        content = costs | {key: str(cost)}
+        free = not any(Cost.parse(text).value for text in content.values())
+        changed = {} if free else {role: Cpu.model_validate(content)}
+    except UnfitError as error:
+        raise SweepError(str(error), error.hint, name, value) from error
+    except ValidationError as errors:
+        raise _value_error(errors, costs, name, value) from errors
+    others = {other: cpu for other, cpu in scenario.cpu.items() if other != role}
+    return scenario.model_copy(update={"cpu": others | changed}), str(cost)
 
 
 def _parameter(full: str, name: str, value: object) -> ParameterValue:

@@ -486,7 +486,8 @@ def scenario_text(scenario: Scenario, engine: EngineName) -> str:
     for step in _steps(scenario):
         lines += [_proxy(step)] if isinstance(step, Proxy) else _path(*step, server, scenario)
     draws = (f"{name}: drawn from {low} to {high}" for name, (low, high) in scenario.draw.items())
-    lines += [*draws, *_flows(scenario), *_study(scenario)]
+    cpus = (f"computing costs the {role}s {cpu}, in virtual time" for role, cpu in scenario.cpu.items())
+    lines += [*draws, *_flows(scenario), *cpus, *_study(scenario)]
     lines += _reference_times(scenario)
     nat_mappings = [mapping for flow in compile_moves(scenario, 0) for mapping in flow.mappings.items()]
     plain = with_plain_changes(scenario, 0)

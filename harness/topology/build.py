@@ -255,6 +255,7 @@ def flow_hosts(
         hosts={"sim": address("left", slot, FIRST_SIMULATOR, start_path)[:1], **servers},
         environment=_environment(cell, "client", index, configs, seed) | address_environment | move_environment,
         sysctls=configs["client"].sysctls,
+        cpu=scenario.cpu.get("client"),
         container=cell.implementation("client", index).container,
     )
     server = Host(
@@ -266,6 +267,7 @@ def flow_hosts(
         hosts={"sim": address("right", slot, FIRST_SIMULATOR)[:1], **servers, **clients},
         environment=_environment(cell, "server", index, configs, seed) | route_environment,
         sysctls=configs["server"].sysctls,
+        cpu=scenario.cpu.get("server"),
         container=cell.implementation("server", index).container,
     )
     return client, server

@@ -278,6 +278,7 @@ def digest_content(lab: Lab) -> dict[str, Any]:
                 "sysctls": host.sysctls,
                 # With other capabilities an image may behave differently. A read-only root changes nothing that works.
                 "capabilities": host.container.capabilities,
+                "cpu_ps": () if host.cpu is None else host.cpu.costs,
             }
             for host in lab.hosts
         ],

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from harness.netem import PathProgram
 from harness.scenario.parameters import ParameterValue, Role
-from harness.scenario.schema import MTU, Container, LabFlowKind, MoveKind
+from harness.scenario.schema import MTU, Container, Cpu, LabFlowKind, MoveKind
 from harness.topology.addresses import Side
 
 #: Port of the servers, of UDP, and of TCP where they serve files over it.
@@ -69,6 +69,8 @@ class Host(Spec):
     """Settings of the kernel in its network namespace: name → value."""
     container: Container = Container()
     """The container settings that its image needs."""
+    cpu: Cpu | None = None
+    """What computing costs it in virtual time."""
 
     @property
     def ipv4(self) -> str:

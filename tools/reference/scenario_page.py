@@ -19,17 +19,17 @@ from pydantic_core import PydanticUndefined
 from harness.errors import InputError
 from harness.formatting import escape_cell
 from harness.netem import find_inexpressible
-from harness.planning.sweep import DIRECTIONS, PROPERTIES
+from harness.planning.sweep import CPU_COSTS, DIRECTIONS, PROPERTIES
 from harness.report.markdown import table_row
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.scenario.schema import Link, Page, Scenario, Trace
 from harness.scenario.schema.trace import READ
-from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
+from harness.units import Cost, Duration, Percentage, Quantity, QueueSize, Rate, Size
 
 #: (model, key) → how somebody wrote it.
 Examples = dict[tuple[str, str], str]
 
-_QUANTITIES: tuple[type[Quantity], ...] = (Rate, Duration, Size, Percentage)
+_QUANTITIES: tuple[type[Quantity], ...] = (Rate, Duration, Size, Percentage, Cost)
 _BOUNDS = ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"), (Lt, "lt", "below"))
 #: Characters of an example in a table; what is longer stands in the files below.
 _LONGEST = 60
@@ -90,7 +90,7 @@ def scenario_page(files: Mapping[str, str], scenarios: Mapping[str, Scenario]) -
 def _values() -> Iterator[str]:
     yield table_row(["what", "written as", "for example"])
     yield table_row(["---"] * 3)
-    samples = {Rate: "2.64 Mbit/s", Duration: "325 ms", Size: "16 MiB", Percentage: "0.1 %"}
+    samples = {Rate: "2.64 Mbit/s", Duration: "325 ms", Size: "16 MiB", Percentage: "0.1 %", Cost: "5 us"}
     for kind in _QUANTITIES:
         yield table_row([kind.noun, f"a number and one of {', '.join(kind.units)}", f"`{samples[kind]}`"])
     yield table_row(["queue size", "bytes, packets, time at the link's rate, or bandwidth-delay products", "`1 BDP`"])
@@ -104,7 +104,9 @@ def _values() -> Iterator[str]:
         f"`path.DIRECTION.PROPERTY`, of {', '.join(DIRECTIONS)} and {', '.join(PROPERTIES)}, or of one of several "
         "paths `paths.NAME.DIRECTION.PROPERTY`. A property may be a key of one (`path.forward.queue.target`, "
         "`path.forward.jitter.deviation`, `path.forward.reorder.share`). `draw` may name those that are one number "
-        "with a unit. Of one flow: `flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`."
+        "with a unit. Of one flow: `flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`. "
+        "What computing costs: `client.cpu.X`, `server.cpu.X`, or `cpu.X` for both, X being one of "
+        f"{', '.join(CPU_COSTS)}."
     )
 
 

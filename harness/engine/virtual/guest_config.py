@@ -145,6 +145,7 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
         **({"sysctls": host.sysctls} if host.sysctls else {}),
+        **({"cpu_ps": list(host.cpu.costs)} if host.cpu is not None else {}),
         "image": _image_entry(image, roots),
         "as_root": _runs_as_root(image),
         "start": flow.start if host.role == "client" else 0.0,

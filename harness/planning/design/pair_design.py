@@ -23,7 +23,16 @@ from harness.planning.design.factorial import (
     least_random_runs,
 )
 from harness.planning.endpoint_config import endpoint_parameters, refusal_reason
-from harness.planning.sweep import Point, SweepError, dimensions, find_place, full_names, is_path_name, point_at
+from harness.planning.sweep import (
+    Point,
+    SweepError,
+    dimensions,
+    find_place,
+    full_names,
+    is_cpu_name,
+    is_path_name,
+    point_at,
+)
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import LEAST_RESOLUTION, Experiment, Flow, Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
@@ -162,7 +171,7 @@ def _too_few(count: int, least: int, noun: str) -> str:
 
 def _refusal(point: Point, pair: Pair, name: str, level: object) -> str:
     """Why a pair does not honour a level; empty where it does."""
-    if is_path_name(name):
+    if is_path_name(name) or is_cpu_name(name):
         return ""
     requested, flow = point_at(point, {name: level}).parameters, studied_flow(point.scenario)
     parameters = endpoint_parameters(requested) | flow.parameters

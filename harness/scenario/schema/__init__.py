@@ -5,6 +5,7 @@ Schema that editors use is generated from these classes (`harness schema`), so t
 """
 
 from harness.scenario.schema.base import FORMS, NAME, NAME_OR_RELEASE, PATH_NAME, Part
+from harness.scenario.schema.cpu import Cpu
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
 from harness.scenario.schema.flow import (
     GENERATOR,
@@ -115,6 +116,7 @@ __all__ = [
     "ConstantRate",
     "Container",
     "Corrupt",
+    "Cpu",
     "Datagrams",
     "DesignKind",
     "Discipline",

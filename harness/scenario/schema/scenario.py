@@ -11,6 +11,7 @@ from harness.errors import UnfitError
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME_OR_RELEASE, PATH_NAME, SCENARIO_NAME, Part
+from harness.scenario.schema.cpu import Cpu
 from harness.scenario.schema.flow import MAXIMUM_FLOWS, ONE_SIDED, Flow, ServerTestcaseName, TestcaseName
 from harness.scenario.schema.objective import Objective
 from harness.scenario.schema.path import Path
@@ -88,6 +89,9 @@ class Scenario(Part):
     """Demands; a source's open ones are absent, not invented."""
     parameters: dict[str, WrittenValue] = {}
     """Endpoint parameters, as client.NAME or server.NAME, of each flow that can be told and has none of its own."""
+    cpu: dict[Role, Cpu] = {}
+    """What computing costs the clients, and the servers, in virtual time; by default nothing. In real time it costs
+    what it costs."""
     vary: dict[str, tuple[WrittenNumber, ...]] = {}
     """A sweep: NAME → values. NAME is client.X, server.X, X alone for both roles, or path.forward.rate and its like."""
     draw: dict[str, Range] = {}

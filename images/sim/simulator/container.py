@@ -22,6 +22,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 4096, 8192, 16384, 1 << 18
 #: <linux/prctl.h>
 PR_CAPBSET_DROP = 24
+#: The lab kernel's own: picoseconds per system call, per datagram and per byte (images/lab-kernel/lab_cost.h).
+PR_LAB_COST = 0x6C616263
 #: Capabilities of <linux/capability.h> that Docker leaves a container (CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL,
 #: SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP), and NET_ADMIN.
 CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31, 12})
@@ -88,12 +90,17 @@ class Container:
         hosts: Mapping[str, list[str]],
         environment: Mapping[str, str],
         mounts: list[Mount],
+        cpu_ps: tuple[int, ...] = (),
     ) -> None:
-        """`lower` is the image's root, mounted read-only; what the container writes stays in `scratch`."""
+        """`lower` is the image's root, mounted read-only; what the container writes stays in `scratch`.
+
+        `cpu_ps`: what computing costs, as PR_LAB_COST has it; empty where it costs nothing.
+        """
         self.name = name
         self.image = image
         self.root = scratch / "root"
         self._environment = environment
+        self._cpu_ps = cpu_ps
         for part in ("upper", "work", "root"):
             (scratch / part).mkdir(parents=True)
         layers = f"lowerdir={lower},upperdir={scratch / 'upper'},workdir={scratch / 'work'}"
@@ -170,6 +177,7 @@ class Container:
         Path(working_dir).mkdir(parents=True, exist_ok=True)
         os.chdir(working_dir)
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+        self._set_cost()
         for capability in range(LAST_CAPABILITY + 1):
             if capability not in CAPABILITIES:
                 _LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -181,6 +189,12 @@ class Container:
         environment |= dict(item.split("=", 1) for item in self.image.environment if "=" in item)
         environment |= self._environment
         os.execvpe(self.image.command[0], self.image.command, environment)
+
+    def _set_cost(self) -> None:
+        """Have computing cost this process and all its children something, while it still may say so. OSError."""
+        if self._cpu_ps and _LIBC.prctl(PR_LAB_COST, *map(ctypes.c_ulong, self._cpu_ps), ctypes.c_ulong(0)) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"what computing costs: {os.strerror(code)}")
 
 
 def _become(container: Container, namespace: Path, log: Path, unable: Path) -> None:

@@ -152,7 +152,7 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
             received[host["flow"]] = folder / "downloads"
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
-            masks(image) | host["environment"], mounts,
+            masks(image) | host["environment"], mounts, tuple(host.get("cpu_ps", ())),
         )  # fmt: skip
         addresses = frozenset(str(ipaddress.ip_interface(text).ip) for text in host["addresses"])
         made.append(
