@@ -7,6 +7,7 @@ STUDY = Study(
     source="; ".join(document.source for document in DOCUMENTS),
     text=checklist,
     scenarios=SCENARIOS,
-    place=0,
+    # It lists cells of other studies, whose pages come before it.
+    place=99,
     page="checklist.md",
 )

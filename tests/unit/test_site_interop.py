@@ -53,12 +53,12 @@ def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:
         for line in page.lines
         for server, squares in zip(page.servers, line.squares, strict=True)
     }
-    # In the runner's order, and what fails with everybody is unsupported, as the runner has it.
+    # In the runner's order, and what fails with every peer is unsupported, as the runner has it, with a mark.
     assert seen == {
         ("alpha", "beta"): [("H", "pass", "✓"), ("S", "pass", "✓")],
         ("alpha", "gamma"): [("H", "fail", "✕"), ("S", "pass", "✓")],
-        ("delta", "beta"): [("H", "unsupported", "–"), ("S", "unsupported", "–")],
-        ("delta", "gamma"): [("H", "inconclusive", "~"), ("S", "unsupported", "–")],
+        ("delta", "beta"): [("H", "unsupported", "–"), ("S", "unsupported", "⊘")],
+        ("delta", "gamma"): [("H", "inconclusive", "~"), ("S", "unsupported", "⊘")],
     }
     keys = {
         (result.cell.client.name, result.cell.server.name, result.cell.scenario.name): result.cell.key
@@ -73,7 +73,7 @@ def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:
     assert [(miss.pair, miss.square.short) for miss in page.misses] == [
         ("alpha → gamma", "H"), ("delta → beta", "S"), ("delta → gamma", "H"), ("delta → gamma", "S"),
     ]  # fmt: skip
-    assert page.misses[1].square.why.startswith("Fails with everybody. retry of delta")
+    assert page.misses[1].square.why.startswith("Fails with every peer. retry of delta")
 
 
 def test_cells_without_test_cases_have_no_such_page() -> None:
