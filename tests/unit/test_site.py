@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -355,6 +355,26 @@ def test_a_site_replaces_an_older_one_with_the_cells_that_are_gone(tmp_path: Pat
     assert list(_cells(tmp_path / "site")) == [_result().cell.key]
     assert [file.name for file in (tmp_path / "site" / "cells").iterdir()] == ["test-case.js"]
     assert not list((tmp_path / "site" / "figures").iterdir())
+
+
+def test_an_interrupted_site_leaves_the_older_one_and_does_not_hinder_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> Iterator[tuple[str, str]]:
+        yield "assets/site.css", "half"
+        raise KeyboardInterrupt
+
+    for folder in (tmp_path / "new", tmp_path / "older"):
+        if folder.name == "older":
+            _site(folder, [_result()])
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(build, "_files", interrupted)
+            _site(folder, [_result()])
+        assert all(file.read_bytes() == content for file, content in before.items())
+        _site(folder, [_result()])
+        assert list(_cells(folder)) == [_result().cell.key]
+        assert not list(folder.glob(".*"))
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

@@ -38,11 +38,13 @@ from harness.report.why import HEADINGS, why_lines, why_rows
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Release
 from harness.store.results import StoreReader, disk_error
-from harness.writing import replace_file
+from harness.writing import write_new_file
 
 _FOLDER = Path(__file__).parent
 #: The first page. A folder that has files, but not this one, is not a site.
 INDEX = "index.html"
+#: In it, files of a site that is being written, or was interrupted.
+_UNFINISHED = ".unfinished"
 #: The start of every page, by which a folder is recognised as a site of this program.
 _MARK = "<!doctype html><!-- quic-lab site -->"
 #: The Content Security Policy (level 3) of a page, whatever stored text it contains: it may run the site's own scripts,
@@ -75,7 +77,9 @@ def render_site(
     cache: Path,
     releases_of: Callable[[str], Sequence[Release]] = lambda name: (),
 ) -> Site:
-    """Write the site of these cells; it replaces an existing site.
+    """Write the site of these cells; it replaces an existing site, once all of it is written.
+
+    An interrupted one leaves an existing site as it was, and a folder of unfinished files that the next one removes.
 
     `search`: finds the partners of runs; `cache`: a folder for the script of the figures; `releases_of`: from the name
     of an implementation to its releases. Raises InputError for a folder with other files, EngineError for errors of the
@@ -84,16 +88,23 @@ def render_site(
     folder = folder.resolve()
     require_site_folder(folder)
     sizes: dict[Path, int] = {}
+    unfinished = folder / _UNFINISHED
     try:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
         for name, text in _files(results, store, search, cache, folder, releases_of):
-            file = folder / name
+            file = unfinished / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
-            replace_file(file, content)
-            sizes[file] = len(content)
+            write_new_file(file, content)
+            sizes[folder / name] = len(content)
+        for file in sizes:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            (unfinished / file.relative_to(folder)).replace(file)
         for file in (path for name in _FOLDERS for path in (folder / name).glob("*") if path not in sizes):
             # Files of an earlier site whose cells are no longer included.
             shutil.rmtree(file) if file.is_dir() else file.unlink()
+        shutil.rmtree(unfinished)
     except OSError as error:
         raise disk_error(error, folder) from error
     # The pages of all cells are one file.
@@ -108,6 +119,8 @@ def require_site_folder(folder: Path) -> None:
         raise InputError(f"{folder}: not a folder", "name a folder that is to be made")
     if not folder.exists() or not any(folder.iterdir()):
         return
+    if (folder / _UNFINISHED).is_dir():
+        return  # one was interrupted
     index = folder / INDEX
     if not index.is_file() or not index.read_text(encoding="utf-8", errors="replace").startswith(_MARK):
         raise InputError(f"{folder}: holds files that are no site of this program", "name another folder, or empty it")
