@@ -15,7 +15,7 @@ from harness.cli.environment import endpoint_memory, log_limit, open_app, patien
 from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_with, jobs_of, parse_tolerance
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
 from harness.cli.stored import StoredArguments
-from harness.errors import InputError, NoDataError
+from harness.errors import InputError, NoDataError, did_you_mean
 from harness.formatting import escape_html, format_count
 
 if TYPE_CHECKING:
@@ -42,6 +42,12 @@ class GateArguments(StoredArguments):
     within: Within = "3%"
     metrics_asked: Annotated[
         str, typer.Option("--metrics", help="Metrics to look at besides those of objectives and headlines, by commas.")
+    ] = ""
+    across: Annotated[
+        str,
+        typer.Option(
+            "--across", metavar="NAMES", help="Parameters by commas: cells that differ in their values are compared."
+        ),
     ] = ""
     until: Annotated[
         int | None,
@@ -100,7 +106,13 @@ def gate(asking: GateArguments) -> None:
 
     def evaluate() -> GateReport:
         return build_gate_report(
-            asking, asking.baseline, asking.allow, asking.within, asking.metrics_asked, asking.until
+            asking,
+            asking.baseline,
+            asking.allow,
+            asking.within,
+            asking.metrics_asked,
+            asking.until,
+            _parameter_names(asking.across),
         )
 
     if asking.until is not None:
@@ -127,6 +139,17 @@ def gate(asking: GateArguments) -> None:
         # Cells that these runs lack stay in the baseline, so that they are missed as long as they are.
         app = open_app(asking.store)
         _update_baseline(asking.baseline, asking.cells(app), app)
+
+
+def _parameter_names(words: str) -> tuple[str, ...]:
+    """The parameters of --across: client.ack_ratio, and for ack_ratio those of both roles."""
+    from harness.planning.sweep import dimensions, full_names, is_dimension
+
+    names = [word.strip() for word in words.split(",") if word.strip()]
+    for name in names:
+        if not is_dimension(name):
+            raise InputError(f"--across {name}: there is no such parameter", did_you_mean(name, dimensions()))
+    return tuple(dict.fromkeys(full for name in names for full in full_names(name)))
 
 
 def _exit_code(gate_report: GateReport, strict: bool) -> int | None:
@@ -181,6 +204,7 @@ def build_gate_report(
     within: str,
     metrics_asked: str = "",
     until: int | None = None,
+    across: tuple[str, ...] = (),
 ) -> GateReport:
     """The gate's decisions on the selected stored cells. Raises InputError, also where there is no baseline."""
     from harness.evaluation.regression.accepted_changes import apply_allowances, read_allowances
@@ -200,7 +224,7 @@ def build_gate_report(
         asking.cells(app)
     times = 1 if until is None else 1 + len(evaluation_sizes(until))
     decisions = decide(
-        match_cells(base, now), parse_metrics(metrics_asked, [*now, *base]), within=tolerance, looks=times
+        match_cells(base, now, across), parse_metrics(metrics_asked, [*now, *base]), within=tolerance, looks=times
     )
     applied = apply_allowances(decisions, allowances, datetime.datetime.now(datetime.UTC).date())
     contents = (baseline_app.stored_runs.contents, app.stored_runs.contents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import statistics
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from harness.engine.compose_file import VARIABLES, compose_text
 from harness.engine.images.cache import is_cache
 from harness.evaluation.missing_metrics import flow_absences
 from harness.outcome import (
+    STATES,
     Attributed,
     Attribution,
     Cell,
@@ -329,3 +331,33 @@ def notable_parts(transfer: Attribution) -> list[StateShare]:
         (part for part in transfer.parts if part.state not in _REQUIRED_STATES and part.seconds >= least),
         key=lambda part: -part.seconds,
     )
+
+
+#: A state's change is named from this share of the longer transfer's time on.
+_NAMED_CHANGE = 0.01
+
+
+def state_changes(before: CellResult, after: CellResult) -> dict[State, tuple[float, float]]:
+    """State of the first transfer → seconds before and after, medians over runs, the largest change first.
+
+    Without negligible changes; empty where a side has no run whose time was attributed.
+    """
+    earlier, later = _state_times(before), _state_times(after)
+    if not earlier or not later:
+        return {}
+    least = _NAMED_CHANGE * max(sum(earlier.values()), sum(later.values()))
+    named = [state for state in STATES if abs(later[state] - earlier[state]) >= least]
+    return {
+        state: (earlier[state], later[state])
+        for state in sorted(named, key=lambda state: -abs(later[state] - earlier[state]))
+    }
+
+
+def _state_times(result: CellResult) -> dict[State, float]:
+    first = [
+        attribution
+        for run, measured in result.runs
+        if measured is not None and measured.attributed is not None and is_observation(run, measured)
+        if (attribution := measured.attributed.of()) is not None
+    ]
+    return {state: statistics.median(item.seconds_in(state) for item in first) for state in STATES} if first else {}

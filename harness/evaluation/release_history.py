@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.evaluation.cell_result import CellResult, is_observation
+from harness.evaluation.cell_result import CellResult, state_changes
 from harness.evaluation.ranking import headline_metrics
-from harness.outcome import STATES, Attribution, Better, State
+from harness.outcome import Better, State
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Release, Scenario
 
 #: A change of a figure from this share on is named.
 NAMED_SHARE = 0.005
-#: And of a part of a transfer's time from this share of it on.
-_NAMED_PART = 0.01
 
 
 @dataclass(frozen=True)
@@ -213,28 +210,7 @@ def differ(before: float, after: float, share: float) -> bool:
 
 def _parts(before: ReleaseResult, after: ReleaseResult) -> dict[State, float]:
     """By how many seconds the states of the first transfer became longer; medians over the runs that have them."""
-    times = [_state_times(release) for release in (before, after)]
-    if None in times:
+    if before.result is None or after.result is None:
         return {}
-    earlier, later = (item for item in times if item is not None)
-    total = max(sum(earlier.values()), sum(later.values()))
-    longer = {state: later[state] - earlier[state] for state in STATES}
-    named = {state: seconds for state, seconds in longer.items() if abs(seconds) >= _NAMED_PART * total}
-    return dict(sorted(named.items(), key=lambda item: -abs(item[1])))
-
-
-def _state_times(release: ReleaseResult) -> dict[State, float] | None:
-    attributions = _attributions(release)
-    if not attributions:
-        return None
-    return {state: statistics.median(item.seconds_in(state) for item in attributions) for state in STATES}
-
-
-def _attributions(release: ReleaseResult) -> list[Attribution]:
-    runs = release.result.runs if release.result is not None else ()
-    return [
-        attribution
-        for run, measured in runs
-        if measured is not None and measured.attributed is not None and is_observation(run, measured)
-        if (attribution := measured.attributed.of()) is not None
-    ]
+    changes = state_changes(before.result, after.result)
+    return {state: later - earlier for state, (earlier, later) in changes.items()}

@@ -10,11 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, state_changes
 from harness.evaluation.regression.accepted_changes import Allowance, AllowedDecision, AppliedAllowances
-from harness.evaluation.regression.decision import ALARMS, OUTCOME, STATUS_ORDER, ChangeStatus, MetricChange
+from harness.evaluation.regression.decision import (
+    ALARMS,
+    OUTCOME,
+    STATUS_ORDER,
+    ChangeStatus,
+    MetricChange,
+    differing_parameters,
+)
 from harness.formatting import escape_controls, format_count
 from harness.outcome.deviations import deviation_sentences, find_deviations
+from harness.report.diagnosis import STATE_NAMES
 from harness.report.document import SENTENCE_WIDTH, Column, Document, Heading, Paragraph, Row, Span, Table
 from harness.report.numbers import json_number, number_text, unit_text
 from harness.report.results import group_by_scenario, results_blocks, totals_blocks
@@ -86,6 +94,11 @@ class GateReport:
         return [cell for cell in self.cells if cell.weighed.alarm]
 
     @property
+    def open(self) -> bool:
+        """Whether cells were compared, and none of them keeps it shut."""
+        return not self.alarms and bool(self.counts.keys() - {"new", "gone"})
+
+    @property
     def tests(self) -> int:
         """How many figures were tested."""
         return sum(figure.p is not None for cell in self.cells for figure in cell.weighed.decision.figures)
@@ -96,11 +109,12 @@ def sentence(gate_report: GateReport) -> str:
     counts = ", ".join(f"{count} {standing}" for standing, count in gate_report.counts.items())
     accepted = sum(bool(cell.weighed.accepted) for cell in gate_report.cells)
     acceptance = f"; {accepted} of them accepted" if accepted else ""
-    conclusion = (
-        f"the gate is shut by {format_count(len(gate_report.alarms), 'cell')}"
-        if gate_report.alarms
-        else "the gate is open"
-    )
+    if gate_report.alarms:
+        conclusion = f"the gate is shut by {format_count(len(gate_report.alarms), 'cell')}"
+    elif gate_report.open:
+        conclusion = "the gate is open"
+    else:
+        conclusion = "nothing was compared, so that the gate is not open"
     return f"{format_count(len(gate_report.cells), 'cell')}: {counts or 'none'}{acceptance}: {conclusion}"
 
 
@@ -147,6 +161,21 @@ def deciding_text(cell: CellReport) -> str:
     return "; ".join([*figures[:_MAX_NAMED], *([f"{hidden} more"] if hidden > 0 else [])])
 
 
+def cause_text(cell: CellReport) -> str:
+    """Where the time of a changed cell went, before and now: 'flow control 0 → 80.2 s'. And which parameters are not
+    what was set, if the baseline's are.
+    """
+    decision = cell.weighed.decision
+    if decision.status in ("same", "new", "gone") or decision.pair.base is None or decision.pair.current is None:
+        return ""
+    changes = list(state_changes(decision.pair.base, decision.pair.current).items())
+    parts = [
+        f"{STATE_NAMES[state]} {number_text(before)} → {number_text(after)} s"
+        for state, (before, after) in changes[:_MAX_NAMED]
+    ]
+    return "; ".join([*([", ".join(parts)] if parts else []), *([] if cell.departed_before else cell.departures)])
+
+
 def _changed_cells(gate_report: GateReport) -> list[CellReport]:
     """All cells that are not the same: alarms first, then by gravity."""
     changed = [cell for cell in gate_report.cells if cell.weighed.decision.status != "same"]
@@ -178,6 +207,15 @@ def _allowance_label(allowance: Allowance) -> str:
     return f"{allowance.scenario} {allowance.client}→{allowance.server}{metric}"
 
 
+def across_notes(gate_report: GateReport) -> list[str]:
+    """The option that compares cells which differ in parameters alone."""
+    names = differing_parameters([cell.weighed.decision.pair for cell in gate_report.cells])
+    if not names:
+        return []
+    words = ",".join(names)
+    return [f"cells that are gone and cells that are new differ in {words} alone: --across {words} compares them"]
+
+
 def departure_notes(gate_report: GateReport) -> list[str]:
     """Notes on parameters whose observed value in current runs is not the one that was set.
 
@@ -201,7 +239,8 @@ def gate_document(gate_report: GateReport) -> Document:
         standing = cell.weighed.decision.status
         symbol, colour = _SYMBOLS[standing]
         word = f"{symbol} {standing}{' (accepted)' if cell.weighed.accepted else ''}"
-        why = "; ".join(filter(None, [deciding_text(cell), _accepted_text(cell)]))
+        cause = cause_text(cell)
+        why = "; ".join(filter(None, [deciding_text(cell), cause and f"because: {cause}", _accepted_text(cell)]))
         rows.append(Row([Span(word, style=colour), cell.weighed.decision.pair.name, why, ", ".join(cell.causes)]))
     columns = [
         Column("", identifies=True),
@@ -215,6 +254,7 @@ def gate_document(gate_report: GateReport) -> Document:
         [
             Paragraph(Span(f"{summary[0].upper()}{summary[1:]}.", strong=True), medium="markdown"),
             Table(columns, rows),
+            *(Paragraph(text, "yellow") for text in across_notes(gate_report)),
             *(Paragraph(text, "yellow") for text in departure_notes(gate_report)),
             *(Paragraph(text) for text in (*acceptance_notes(gate_report.applied), false_alarm_text(gate_report))),
             Paragraph(summary, medium="terminal"),
@@ -234,7 +274,9 @@ def workflow_commands(gate_report: GateReport) -> list[str]:
     for cell in gate_report.alarms:
         decided = cell.weighed.decision
         title = f"{decided.status}: {decided.pair.name}"
-        text = deciding_text(cell) + (f" (differs in {', '.join(cell.causes)})" if cell.causes else "")
+        cause = cause_text(cell)
+        text = "; because: ".join(filter(None, [deciding_text(cell), cause]))
+        text += f" (differs in {', '.join(cell.causes)})" if cell.causes else ""
         file = f"scenarios/{decided.pair.cell.scenario.name}.yaml"
         commands.append(f"::error file={_escape_property(file)},title={_escape_property(title)}::{_escape_data(text)}")
     return commands
@@ -252,7 +294,7 @@ def _escape_property(text: str) -> str:
 def _data(gate_report: GateReport) -> dict[str, Any]:
     return {
         "schema": 1,
-        "open": not gate_report.alarms,
+        "open": gate_report.open,
         "within": gate_report.within,
         "alpha": ALPHA,
         "tests": gate_report.tests,
@@ -281,6 +323,7 @@ def _entry(cell_report: CellReport) -> dict[str, Any]:
         "exact": decided.exact,
         "accepted": [allowance.reason for allowance in cell_report.weighed.accepted],
         "causes": list(cell_report.causes),
+        "because": cause_text(cell_report),
         "departures": cell_report.departures,
         "figures": [_figure(figure) for figure in decided.figures],
     }

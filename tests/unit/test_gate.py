@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from harness.analysis.metrics import VERSION
 from harness.cli.entry import cli
+from harness.cli.signals import FAILED, NOTHING
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
@@ -22,6 +23,7 @@ from harness.evaluation.regression.decision import (
     CellPair,
     Decision,
     decide,
+    differing_parameters,
     gate_metrics,
     match_cells,
     version_differences,
@@ -30,7 +32,18 @@ from harness.evaluation.verdict import judge
 from harness.execution import Options
 from harness.execution.measured_store import StoredResults
 from harness.execution.more_repetitions import repeat_until
-from harness.outcome import Cell, InteropCheck, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import (
+    Attributed,
+    Attribution,
+    Cell,
+    InteropCheck,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Outcome,
+    Run,
+    StateShare,
+)
 from harness.planning.sampling import is_random
 from harness.report import gate as view
 from harness.report.gate import junit_decisions, junit_verdicts
@@ -105,6 +118,46 @@ def test_cells_are_paired_by_what_they_are_and_not_by_their_bits() -> None:
         (False, False), (True, False), (False, True)
     ]  # fmt: skip
     assert [decision.status for decision in decide(cell_pairs, within=0.03)] == ["same", "new", "gone"]
+
+
+def _windowed(size: str, seconds: float = 2.0) -> CellResult:
+    tested_cell = other_bits(cell(engine="virtual"))
+    return result([seconds], where=tested_cell.model_copy(update={"parameters": {"client.connection_window": size}}))
+
+
+def test_cells_that_differ_in_a_named_parameter_are_compared_across_it() -> None:
+    base, now = [result([2.0])], [_windowed("512 KiB", 4.0)]
+    apart = match_cells(base, now)
+    assert [decision.status for decision in decide(apart, within=0.03)] == ["new", "gone"]
+    assert differing_parameters(apart) == ["client.connection_window"]
+    across = match_cells(base, now, ("client.connection_window",))
+    assert [decision.status for decision in decide(across, within=0.03)] == ["worse"]
+    assert differing_parameters(across) == []
+    # Of two values in one store nobody knows which to compare.
+    with pytest.raises(InputError, match="differ in it alone"):
+        match_cells(base, [*now, _windowed("1 MiB")], ("client.connection_window",))
+
+
+def test_where_nothing_is_compared_the_gate_is_not_open() -> None:
+    applied = apply_allowances(decide(match_cells([result([2.0])], [_windowed("512 KiB")]), within=0.03), [], TODAY)
+    passage = view.GateReport(tuple(view.CellReport(one, ()) for one in applied.cells), applied, 0.03)
+    assert view.sentence(passage) == "2 cells: 1 gone, 1 new: nothing was compared, so that the gate is not open"
+    assert dict(view.gate_document(passage).data)["open"] is False
+    text = render_markdown(view.gate_document(passage))
+    assert "--across client.connection_window compares them" in text
+
+
+def test_the_command_compares_across_a_parameter_and_refuses_what_is_none(tmp_path: Path) -> None:
+    for name, one in (("base", result([2.0])), ("now", _windowed("512 KiB", 4.0))):
+        store = Store(tmp_path / name)
+        for run, measured in one.runs:
+            store.finish(store.begin(run.cell.key, run.repetition), run, measured)
+    words = ["gate", "--baseline", str(tmp_path / "base"), "--store", str(tmp_path / "now")]
+    assert CliRunner().invoke(cli, words).exit_code == NOTHING
+    shut = CliRunner().invoke(cli, [*words, "--across", "connection_window"])
+    assert shut.exit_code == FAILED and "the gate is shut by 1 cell" in shut.stdout, shut.output
+    wrong = CliRunner().invoke(cli, [*words, "--across", "client.conection_window"])
+    assert isinstance(wrong.exception, InputError) and "client.connection_window" in wrong.exception.hint
 
 
 def test_the_bits_that_differ_are_named() -> None:
@@ -401,6 +454,31 @@ def test_the_gate_says_what_shuts_it() -> None:
     assert "completion 2 → 3 s (× 1.5), n = 1 and 1" in text and "accepted, and not needed: elsewhere" in text
     (command,) = view.workflow_commands(passage)
     assert command.startswith("::error file=scenarios/") and "completion 2 → 3 s" in command
+
+
+def _attributed(one: CellResult, flow_control: float) -> CellResult:
+    """The same runs, of which flow control took so long, and the line's rate two seconds."""
+    parts = (StateShare(state="line_rate", seconds=2.0), StateShare(state="flow_control", seconds=flow_control))
+    attribution = Attribution(flow=0, transfer="first", size=10**7, seconds=2.0 + flow_control, parts=parts)
+    attributed = Attributed(version=1, transfers=(attribution,))
+    runs = tuple((run, m and m.model_copy(update={"attributed": attributed})) for run, m in one.runs)
+    return replace(one, runs=runs)
+
+
+def test_the_gate_says_where_the_time_of_a_changed_cell_went() -> None:
+    tested_cell = cell(engine="virtual")
+    base = _attributed(result([2.0], where=tested_cell), 0.0)
+    now = _attributed(result([82.2], where=other_bits(tested_cell)), 80.2)
+    applied = apply_allowances(decide(match_cells([base], [now]), within=0.03), [], TODAY)
+    passage = view.GateReport(tuple(view.CellReport(one, ()) for one in applied.cells), applied, 0.03)
+    assert view.cause_text(passage.cells[0]) == "flow control 0 → 80.2 s"
+    assert "because: flow control 0 → 80.2 s" in render_markdown(view.gate_document(passage))
+    assert "because: flow control 0 → 80.2 s" in view.workflow_commands(passage)[0]
+    (told,) = dict(view.gate_document(passage).data)["cells"]
+    assert told["because"] == "flow control 0 → 80.2 s"
+    # A cell that is the same has no cause.
+    same = apply_allowances(decide(match_cells([base], [base]), within=0.03), [], TODAY)
+    assert view.cause_text(view.CellReport(same.cells[0], ())) == ""
 
 
 def test_junit_is_xml_with_a_case_a_cell() -> None:

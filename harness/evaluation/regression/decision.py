@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from harness.analysis.metrics.registry import find_metric
 from harness.engine.images.contents import Contents
+from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.ranking import headline_metrics
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
@@ -73,11 +74,43 @@ class CellPair:
         return self.base is not None and self.current is not None and self.base.cell.key == self.current.cell.key
 
 
-def match_cells(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[CellPair]:
-    """Each cell of the baseline or of now, once; the current ones first, in their order."""
-    older = {point_of(result.cell): result for result in base}
-    current_pairs = [CellPair(older.pop(point_of(result.cell), None), result) for result in now]
+def match_cells(base: Sequence[CellResult], now: Sequence[CellResult], across: Collection[str] = ()) -> list[CellPair]:
+    """Each cell of the baseline or of now, once; the current ones first, in their order.
+
+    `across`: parameters whose values may differ. InputError if a store has several cells that differ in them alone.
+    """
+    older, newer = (_by_point(cells, across) for cells in (base, now))
+    current_pairs = [CellPair(older.pop(point, None), result) for point, result in newer.items()]
     return [*current_pairs, *(CellPair(result, None) for result in older.values())]
+
+
+def _by_point(cells: Sequence[CellResult], across: Collection[str]) -> dict[tuple[object, ...], CellResult]:
+    by_point: dict[tuple[object, ...], CellResult] = {}
+    for result in cells:
+        parameters = {name: value for name, value in result.cell.parameters.items() if name not in across}
+        point = point_of(result.cell.model_copy(update={"parameters": parameters}))
+        if across and point in by_point:
+            names = by_point[point].name, result.name
+            raise InputError(
+                f"--across {','.join(across)}: {names[0]} and {names[1]} of {result.cell.scenario.name} differ in it "
+                "alone, and either may be the one to compare",
+                "select cells of one value in each store",
+            )
+        by_point[point] = result
+    return by_point
+
+
+def differing_parameters(pairs: Sequence[CellPair]) -> list[str]:
+    """Parameters that alone keep cells of the baseline and of now from being compared; sorted."""
+    gone = [pair.base.cell for pair in pairs if pair.base is not None and pair.current is None]
+    new = [pair.current.cell for pair in pairs if pair.current is not None and pair.base is None]
+    names: set[str] = set()
+    for before in gone:
+        for after in new:
+            alike = before.model_copy(update={"parameters": after.parameters})
+            if point_of(alike) == point_of(after):
+                names |= {name for name, _ in set(before.parameters.items()) ^ set(after.parameters.items())}
+    return sorted(names)
 
 
 def version_differences(pair: CellPair, lookups: tuple[ContentsLookup, ContentsLookup], ledger: Ledger) -> list[str]:
