@@ -84,7 +84,7 @@ night: setup
 
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.
 gate: setup
-	@$(HARNESS) report html "$$NIGHT/site" --store "$$NIGHT" >/dev/null
+	@$(HARNESS) report html "$$NIGHT/site" --store "$$NIGHT"
 	@$(HARNESS) gate --baseline "$$BASELINE" --store "$$NIGHT" --update-baseline \
 	  --junit "$$NIGHT/junit.xml" --summary "$$NIGHT/summary.markdown" $${ALLOW:+--allow "$$ALLOW"} $${UNTIL:+--until "$$UNTIL"}
 

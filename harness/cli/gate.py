@@ -141,6 +141,10 @@ def gate(asking: GateArguments) -> None:
         _update_baseline(asking.baseline, asking.cells(app), app)
 
 
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
+
+
 def _parameter_names(words: str) -> tuple[str, ...]:
     """The parameters of --across: client.ack_ratio, and for ack_ratio those of both roles."""
     from harness.planning.sweep import dimensions, full_names, is_dimension
@@ -164,14 +168,24 @@ def _exit_code(gate_report: GateReport, strict: bool) -> int | None:
 
 
 def _start_baseline(asking: GateArguments) -> None:
-    """Make the selected runs the baseline, and write what was asked for beside it."""
+    """Make the selected runs the baseline, and write what was asked for beside it.
+
+    In JUnit's XML the first night has the suite and the names of all later ones, and no failure.
+    """
+    from harness.evaluation.regression.accepted_changes import apply_allowances
+    from harness.evaluation.regression.decision import decide, match_cells
     from harness.report.document import Document, Paragraph
-    from harness.report.gate import junit_verdicts
+    from harness.report.gate import CellReport, GateReport, junit_decisions
 
     app = open_app(asking.store)
     cells = asking.cells(app)
     if asking.junit is not None:
-        _write(asking.junit, junit_verdicts(cells))
+        within = parse_tolerance("--within", asking.within)
+        applied = apply_allowances(decide(match_cells([], cells), within=within), (), _today())
+        _write(
+            asking.junit,
+            junit_decisions(GateReport(tuple(CellReport(one, ()) for one in applied.cells), applied, within)),
+        )
     if asking.summary is not None:
         _write_summary(asking.summary, cells, None)
     _update_baseline(asking.baseline, cells, app)
@@ -226,7 +240,7 @@ def build_gate_report(
     decisions = decide(
         match_cells(base, now, across), parse_metrics(metrics_asked, [*now, *base]), within=tolerance, looks=times
     )
-    applied = apply_allowances(decisions, allowances, datetime.datetime.now(datetime.UTC).date())
+    applied = apply_allowances(decisions, allowances, _today())
     contents = (baseline_app.stored_runs.contents, app.stored_runs.contents)
     cell_reports = tuple(
         CellReport(

@@ -69,9 +69,10 @@ class CellReport:
 
     @property
     def telling(self) -> list[MetricChange]:
-        """The figures that decide the cell's standing."""
+        """The figures that decide the cell's standing: how runs ended, then the largest changes first."""
         standing = self.weighed.decision.status
-        return [figure for figure in self.weighed.decision.figures if figure.status == standing != "same"]
+        figures = [figure for figure in self.weighed.decision.figures if figure.status == standing != "same"]
+        return sorted(figures, key=lambda figure: (figure.name != OUTCOME, -_change(figure)))
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,13 @@ class GateReport:
     def tests(self) -> int:
         """How many figures were tested."""
         return sum(figure.p is not None for cell in self.cells for figure in cell.weighed.decision.figures)
+
+
+def _change(figure: MetricChange) -> float:
+    """How far a figure is off, the same for twice and half of it; infinite where it came or went."""
+    if figure.factor is None or figure.factor <= 0:
+        return math.inf
+    return abs(math.log(figure.factor))
 
 
 def sentence(gate_report: GateReport) -> str:
@@ -388,7 +396,14 @@ def _case(result: CellResult) -> ElementTree.Element:
 
 def _decision(cell: CellReport) -> ElementTree.Element:
     decided = cell.weighed.decision
-    case = _element("testcase", name=decided.pair.name, classname=f"gate.{decided.pair.cell.scenario.name}")
+    runs = () if decided.pair.current is None else decided.pair.current.runs
+    wall_time = math.fsum(run.wall for run, _ in runs)
+    case = _element(
+        "testcase",
+        name=decided.pair.name,
+        classname=f"gate.{decided.pair.cell.scenario.name}",
+        time=f"{wall_time:.3f}",
+    )
     kind = _GATE_ELEMENTS.get(decided.status)
     if cell.weighed.accepted:
         kind = "skipped"
@@ -404,7 +419,11 @@ def _decision(cell: CellReport) -> ElementTree.Element:
         )
         case.append(element)
     figures = (f"{figure.status}: {figure_text(figure)}" for figure in decided.figures)
-    case.append(_system_out("\n".join([*figures, *(f"not what was set: {text}" for text in cell.departures)])))
+    cause = cause_text(cell)
+    because = [f"because: {cause}"] if cause else []
+    case.append(
+        _system_out("\n".join([*figures, *because, *(f"not what was set: {text}" for text in cell.departures)]))
+    )
     return case
 
 

@@ -22,6 +22,7 @@ from harness.evaluation.regression.decision import (
     OUTCOME,
     CellPair,
     Decision,
+    MetricChange,
     decide,
     differing_parameters,
     gate_metrics,
@@ -489,6 +490,34 @@ def test_junit_is_xml_with_a_case_a_cell() -> None:
     odd = result([2.0], where=cell(server=named, engine="virtual"))
     root = ElementTree.fromstring(junit_verdicts([odd, result([2.0], ends=["crashed"])]))
     assert [case.get("classname") for case in root.iter("testcase")] == [odd.cell.scenario.name] * 2
+
+
+def test_the_first_night_is_a_suite_without_failures_and_has_the_names_of_the_next(tmp_path: Path) -> None:
+    """A missed objective of the first night is no regression."""
+    missing = cell(scenario(objectives=[{"metric": "completion", "at_most": "1 s"}]), engine="virtual")
+    store, junit = Store(tmp_path / "night"), tmp_path / "junit.xml"
+    for run, measured in result([2.0], where=missing).runs:
+        store.finish(store.begin(run.cell.key, run.repetition), run.model_copy(update={"wall": 1.5}), measured)
+    suites = []
+    for _ in range(2):
+        words = ["--baseline", str(tmp_path / "base"), "--store", str(tmp_path / "night"), "--junit", str(junit)]
+        done = CliRunner().invoke(cli, ["gate", *words, "--update-baseline"])
+        assert done.exit_code == 0, done.output
+        suites.append(ElementTree.parse(junit).getroot().findall("testsuite"))
+    for (suite,) in suites:
+        assert (suite.get("name"), suite.get("failures"), suite.get("time")) == ("gate", "0", "1.500")
+    assert len({tuple(case.get("name") for case in suite) for (suite,) in suites}) == 1
+
+
+def test_the_largest_change_is_named_first() -> None:
+    figures = tuple(
+        MetricChange(name, "s", (1.0,), (factor,), "worse", "", factor)
+        for name, factor in (("milestone_2MB", 1.1), ("completion", 3.0), ("goodput", 0.2))
+    )
+    pair = CellPair(result([1.0]), result([3.0]))
+    applied = apply_allowances([Decision(pair, "worse", figures)], [], TODAY)
+    told = view.CellReport(applied.cells[0], ())
+    assert [figure.name for figure in told.telling] == ["goodput", "completion", "milestone_2MB"]
 
 
 def test_the_command_on_a_store_beside_itself(tmp_path: Path) -> None:
