@@ -42,7 +42,12 @@ class Datagram:
 
 def read_datagrams(path: Path) -> list[Datagram]:
     """The UDP datagrams of a capture, compressed or not, in its order. Raises OSError, ValueError as `pcap.parse`."""
-    return list(_datagrams(read_bytes(path)))
+    return parse_datagrams(read_bytes(path))
+
+
+def parse_datagrams(data: bytes) -> list[Datagram]:
+    """The UDP datagrams of a capture's content, in its order. Raises ValueError as `pcap.parse`."""
+    return list(_datagrams(data))
 
 
 def _datagrams(data: bytes) -> Iterator[Datagram]:

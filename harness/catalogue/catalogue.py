@@ -253,12 +253,15 @@ class Catalogue:
 
     def listed_scenario(self, file: Path) -> Scenario:
         """A scenario file as its schema has it, for a list: whether a lab can run it is not checked."""
+        return self._read_scenario(file)[0]
+
+    def _read_scenario(self, file: Path) -> tuple[Scenario, Positions, Mapping[str, Any]]:
+        """The scenario by its schema, and its file's positions and data."""
         data, positions = read_yaml(file)
-        return validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})
+        return validate_data(data, positions, Scenario, {"name": self.scenario_name(file)}), positions, data
 
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
-        data, positions = read_yaml(file)
-        scenario = validate_data(data, positions, Scenario, {"name": self.scenario_name(file)})
+        scenario, positions, data = self._read_scenario(file)
         # The same mistake of flows that one entry stands for is one.
         entries = _entries_of_flows(data["flows"])
         problems = dict.fromkeys(_as_written(mistake, entries) for mistake in self._scenario_mistakes(scenario))

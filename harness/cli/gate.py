@@ -160,7 +160,7 @@ def _exit_code(gate_report: GateReport, strict: bool) -> int | None:
     """The exit code of a gate that is not open; None for an open one."""
     if gate_report.alarms:
         return FAILED
-    if not gate_report.counts.keys() - {"new", "gone"}:
+    if not gate_report.open:
         return NOTHING
     if strict and gate_report.counts.keys() & {"cannot tell", "gone"}:
         return UNDECIDED

@@ -139,7 +139,7 @@ def _details(result: CellResult) -> str:
     return f"{statistics.mean(values):.0f} (± {spread:.0f}) kbps"
 
 
-def result_mark(entry: TestcaseResult) -> tuple[str, str]:
+def _result_mark(entry: TestcaseResult) -> tuple[str, str]:
     """The symbol of a result, and its style."""
     return RELABELLED_MARK if entry.relabelled else RESULT_MARKS[entry.word]
 
@@ -148,7 +148,7 @@ def _cases_by_mark(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[tuple[st
     """(mark, abbreviations) of a pair."""
     succeeded, failed, *others = RESULT_MARKS.values()
     for mark in (succeeded, failed, RELABELLED_MARK, *others):
-        if cases := [CASES[case] for case, entry in matrix.cases(pair) if result_mark(entry) == mark]:
+        if cases := [CASES[case] for case, entry in matrix.cases(pair) if _result_mark(entry) == mark]:
             yield mark, " ".join(cases)
 
 
@@ -365,17 +365,19 @@ def frame_command(failure: Failure) -> str:
         return ""
     folder, capture = failure.folder, failure.folder / CAPTURE[SENDER_SIDE[failure.check.sender]]
     archive = capture.parent / ARCHIVE
-    keys = next((file for role in ROLES if (file := folder / endpoint_path(0, role) / KEYS).exists()), None)
+    endpoints = [folder / endpoint_path(0, role) for role in ROLES]
     if capture.exists():
-        return _wireshark_command(failure.check, capture, keys)
+        return _wireshark_command(failure.check, capture, endpoints)
     if not archive.exists():
         return ""
     unpacked = Path("/tmp") / capture.name
     extraction = f"tar --zstd -xOf {shlex.quote(str(archive))} {capture.name} > {unpacked}"
-    return f"{extraction} && {_wireshark_command(failure.check, unpacked, keys)}"
+    return f"{extraction} && {_wireshark_command(failure.check, unpacked, endpoints)}"
 
 
-def _wireshark_command(check: InteropCheck, capture: Path, keys: Path | None) -> str:
+def _wireshark_command(check: InteropCheck, capture: Path, endpoints: Sequence[Path]) -> str:
+    """`endpoints`: the folders of both endpoints, one of which has the secrets."""
+    keys = next((file for folder in endpoints if (file := folder / KEYS).exists()), None)
     options = "" if keys is None else f" -o tls.keylog_file:{shlex.quote(str(keys))}"
     return f"wireshark{options} -g {check.packet} {shlex.quote(str(capture))}"
 
@@ -594,5 +596,4 @@ def _runner_frame_command(judged: JudgedRun) -> str:
     if check is None or check.sender is None:
         return ""
     folder = judged.run.folder
-    keys = next((file for role in ROLES if (file := folder / role / KEYS).exists()), None)
-    return _wireshark_command(check, folder / CAPTURE[SENDER_SIDE[check.sender]], keys)
+    return _wireshark_command(check, folder / CAPTURE[SENDER_SIDE[check.sender]], [folder / role for role in ROLES])

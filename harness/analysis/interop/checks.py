@@ -555,12 +555,7 @@ def _validation_text(evidence: Evidence, paths: dict[tuple[Address, Address], Pa
     """Whether RFC 9000 §9.3 alone holds: the server validates each path that it goes on with, sooner or later."""
     if any(not transfer.intact for transfer in evidence.transfers):
         return "the download is not whole either"
-    answers = {
-        response
-        for packet in evidence.packets_of("client", Form.SHORT)
-        if packet.frames
-        for response in packet.frames.responses
-    }
+    answers = _responses(evidence, "client")
     challenges: dict[tuple[Address, Address], set[bytes]] = {ends: set() for ends in paths}
     for packet in evidence.packets_of("server", Form.SHORT):
         if packet.frames:
@@ -606,6 +601,16 @@ def _used_paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address
     return paths
 
 
+def _responses(evidence: Evidence, sender: Role) -> set[bytes]:
+    """The data of all PATH_RESPONSE frames of a sender."""
+    return {
+        response
+        for packet in evidence.packets_of(sender, Form.SHORT)
+        if packet.frames
+        for response in packet.frames.responses
+    }
+
+
 def _judge_validation(evidence: Evidence, paths: dict[tuple[Address, Address], Packet], sender: Role) -> CheckResult:
     """Whether each path but the first begins with a PATH_CHALLENGE of `sender`, and all challenges are answered."""
     if len(paths) < 2:
@@ -618,12 +623,7 @@ def _judge_validation(evidence: Evidence, paths: dict[tuple[Address, Address], P
         if not frames.challenges:
             return Failed(f"the {sender}'s first packet on a new path has no PATH_CHALLENGE", packet)
         challenges |= dict.fromkeys(frames.challenges, packet)
-    answers = {
-        response
-        for packet in evidence.packets_of(peer_role(sender), Form.SHORT)
-        if packet.frames
-        for response in packet.frames.responses
-    }
+    answers = _responses(evidence, peer_role(sender))
     for challenge, packet in challenges.items():
         if challenge not in answers:
             outcome = "that was lost on its way" if evidence.lost(packet) else "that nobody answered"

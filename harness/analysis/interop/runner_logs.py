@@ -9,29 +9,28 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.analysis.interop.evidence import NEAR_ENDPOINT, Evidence, before_timeout, make_evidence
 from harness.analysis.interop.registry import CASES, MEASUREMENTS
 from harness.analysis.interop.verdict import ResultWord, failure_text, judge_checks
 from harness.capture import pcapng
-from harness.capture.artefacts import KEYS
-from harness.capture.datagrams import read_datagrams
+from harness.capture.artefacts import CAPTURE, KEYS
+from harness.capture.datagrams import parse_datagrams
 from harness.capture.key_log import parse_secrets
+from harness.engine.exit_rules import NOT_SUPPORTED
 from harness.errors import InputError
 from harness.outcome import InteropCheck
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Scenario
 
-OUTPUT = "output.txt"
-CAPTURES = {side: f"trace_node_{side}.pcap" for side in NEAR_ENDPOINT}
+_OUTPUT = "output.txt"
 #: The networks of the runner's clients: a rebinding gives a client another address of these. Its servers' addresses.
 _CLIENT_NETWORKS = tuple(ipaddress.ip_network(text) for text in ("193.167.0.0/24", "fd00:cafe:cafe::/64"))
 _SERVERS = frozenset({"193.167.100.100", "fd00:cafe:cafe:100::100"})
 #: The exit code of an endpoint, as compose prints it.
 _EXIT = re.compile(r"^(client|server)\S* exited with code (\d+)", re.MULTILINE)
-_UNSUPPORTED = 127
 #: The check that needs the files themselves, which the runner's logs have of failures at most.
 _FILES = "files"
 
@@ -66,11 +65,15 @@ class JudgedRun:
 
 def find_runs(folder: Path) -> list[RunnerRun]:
     """The runs below a log directory, a pair's folder or a test case's, sorted. InputError where there is none."""
-    runs = [run for file in sorted(folder.rglob(CAPTURES["left"])) if (run := _run_of(file.parent.parent)) is not None]
+    runs = [
+        run
+        for file in sorted(folder.rglob(Path(CAPTURE["left"]).name))
+        if (run := _run_of(file.parent.parent)) is not None
+    ]
     if not runs:
         raise InputError(
             f"{folder} holds no run of the interop runner",
-            f"a run is SERVER_CLIENT/CASE/sim/{CAPTURES['left']} below its log directory (run.py -l)",
+            f"a run is SERVER_CLIENT/CASE/{CAPTURE['left']} below its log directory (run.py -l)",
         )
     return runs
 
@@ -86,8 +89,8 @@ def _run_of(folder: Path) -> RunnerRun | None:
 
 def judge_run(run: RunnerRun, scenario: Scenario) -> JudgedRun:
     """Judge a run by the checks of the scenario of its test case, all but that of the files."""
-    codes = _exit_codes(run.folder / OUTPUT)
-    refusing = [role for role, code in codes.items() if code == _UNSUPPORTED]
+    codes = _exit_codes(run.folder / _OUTPUT)
+    refusing = [role for role, code in codes.items() if code == NOT_SUPPORTED]
     if refusing:
         return JudgedRun(run, "unsupported", f"the {refusing[0]} does not support the case", (), codes)
     try:
@@ -125,15 +128,12 @@ def _exit_codes(file: Path) -> dict[Role, int]:
 
 
 def _read(folder: Path, scenario: Scenario) -> Evidence:
-    captures = {side: folder / "sim" / name for side, name in CAPTURES.items()}
+    captures = {side: (folder / CAPTURE[side]).read_bytes() for side in NEAR_ENDPOINT}
     logs = [file.read_text(errors="replace") for role in ROLES for file in _key_logs(folder / role)]
-    logs += [
-        pcapng.read_key_logs(data) for file in captures.values() if (data := file.read_bytes())[:4] == pcapng.MAGIC
-    ]
-    sides = {side: read_datagrams(file) for side, file in captures.items()}
+    logs += [pcapng.read_key_logs(content) for content in captures.values() if content.startswith(pcapng.MAGIC)]
+    sides = {side: parse_datagrams(content) for side, content in captures.items()}
     evidence = make_evidence(sides, _sender, parse_secrets("\n".join(logs)))
-    sent = before_timeout(evidence.sent, scenario.timeout.value)
-    return Evidence(sent, evidence.arrived, evidence.connections, evidence.has_keys, evidence.has_whole_frames)
+    return replace(evidence, sent=before_timeout(evidence.sent, scenario.timeout.value))
 
 
 def _key_logs(folder: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from harness.analysis.interop.evidence import Evidence, read_evidence
+from harness.analysis.interop.evidence import NEAR_ENDPOINT, Evidence, read_evidence
 from harness.analysis.interop.registry import (
     Check,
     CheckResult,
@@ -26,7 +26,7 @@ from harness.scenario.parameters import Role
 
 ResultWord = Literal["succeeded", "failed", "unsupported", "inconclusive"]
 #: Endpoint → the side of the captures that has its packets first.
-SENDER_SIDE: Final[dict[Role, str]] = {"client": "left", "server": "right"}
+SENDER_SIDE: Final[dict[Role, str]] = {role: side for side, role in NEAR_ENDPOINT.items()}
 
 
 @dataclass(frozen=True)
