@@ -6,10 +6,11 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import UnfitError, did_you_mean
+from harness.scenario.documented import DocumentedModel
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Word, WrittenValue
 from harness.units import Duration, Size
 
@@ -27,8 +28,8 @@ def _known(name: str) -> str:
 ParameterName = Annotated[str, AfterValidator(_known)]
 
 
-class _ManifestPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _ManifestPart(DocumentedModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Setting(_ManifestPart):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from harness.scenario.documented import DocumentedModel
 
 #: Pattern of the names of implementations.
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
@@ -58,10 +60,10 @@ FORMS = {
 }
 
 
-class Part(BaseModel):
+class Part(DocumentedModel):
     """A frozen part of the model; unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 def short_or(form: str) -> Callable[[dict[str, Any]], None]:
