@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
+import harness
 from harness.catalogue import limits, support
 from harness.catalogue.releases import release_of, supported_releases
 from harness.catalogue.support import SupportChecker
+from harness.derived import DERIVED, file_stamp
 from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
 from harness.netem import find_inexpressible, mobility
@@ -125,6 +129,23 @@ def _one_line(location: Location, text: str | None) -> Iterator[Mistake]:
 
 SCENARIOS, IMAGES = "scenarios", "images"
 MANIFEST = "image.yaml"
+
+
+@dataclass(frozen=True)
+class ListedScenario:
+    """What a list says of a scenario."""
+
+    name: str
+    title: str
+    repetitions: int
+
+
+@cache
+def _schema_version() -> str | None:
+    """Changes with the code that a scenario's validity depends on, and with its profiles."""
+    package = Path(harness.__file__).parent
+    code = [path for path in (package / "scenario").rglob("*") if path.suffix in (".py", ".yaml")]
+    return file_stamp(sorted([*code, package / "units.py", package / "errors.py", Path(pydantic.__file__)]))
 
 
 def _unchecked(scenario: Scenario) -> Iterable[Mistake]:
@@ -251,9 +272,29 @@ class Catalogue:
     def _scenarios(self) -> dict[Path, tuple[Scenario, Positions]]:
         return {}
 
-    def listed_scenario(self, file: Path) -> Scenario:
-        """A scenario file as its schema has it, for a list: whether a lab can run it is not checked."""
-        return self._read_scenario(file)[0]
+    def listed_scenario(self, file: Path) -> ListedScenario:
+        """A scenario file for a list: as its schema has it, and whether a lab can run it is not checked.
+
+        It is read again only where it has changed, or a file that it may name, or the code that reads it.
+        """
+
+        def derive() -> list[str | int]:
+            scenario = self._read_scenario(file)[0]
+            return [scenario.name, scenario.title, scenario.repetitions]
+
+        beside = (path for path in self._files_beside(file.parent) if path.suffix != ".yaml")
+        name = f"listed {file.resolve()} {self.scenario_name(file)}"
+        return ListedScenario(*DERIVED.get(name, [file, *beside], derive, _schema_version()))
+
+    def _files_beside(self, folder: Path) -> list[Path]:
+        """What scenarios of a folder may name: all files there and below."""
+        if folder not in self._beside:
+            self._beside[folder] = sorted(path for path in folder.rglob("*") if path.is_file())
+        return self._beside[folder]
+
+    @cached_property
+    def _beside(self) -> dict[Path, list[Path]]:
+        return {}
 
     def _read_scenario(self, file: Path) -> tuple[Scenario, Positions, Mapping[str, Any]]:
         """The scenario by its schema, and its file's positions and data."""

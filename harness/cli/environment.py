@@ -55,10 +55,12 @@ def open_app(
 
     `store`: that of HARNESS_STORE without. `origin`: a registry to pull images from; that of HARNESS_REGISTRY without.
     """
+    from harness.derived import DERIVED
     from harness.execution import App, CheckoutPaths
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+    DERIVED.keep_in(state / "derived.json")
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
     return App(

@@ -69,8 +69,9 @@ def list_(
         for file in app.catalogue.implementation_files()
         if (found := read(partial(app.catalogue.manifest, file))) is not None
     }
+    app.inventory.inspect_together(implementations.values())
     entries = [
-        ListedImplementation(item, available, None if available else app.inventory.why_unavailable(item))
+        ListedImplementation(item, available, None if available else app.inventory.why_unavailable(item, contact=False))
         for item, folder in implementations.values()
         for available in [app.inventory.has_image(item, folder)]
     ]

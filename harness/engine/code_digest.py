@@ -14,6 +14,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.derived import DERIVED
 from harness.outcome import ENGINES, EngineName
 
 # --- Python source without comments, docstrings and empty lines.
@@ -129,7 +130,13 @@ def _file(module: str) -> Path:
 @functools.cache
 def engine_code(engine: EngineName) -> str:
     """Digest of an engine's code, hexadecimal; the same with every version of Python."""
-    digest = hashlib.blake2b(digest_size=8)
-    for module in sorted(VIRTUAL_MODULES if ENGINES[engine].virtual_time else DOCKER_MODULES):
-        digest.update(f"{module}\n{statements(_file(module).read_text())}\n".encode())
-    return digest.hexdigest()
+    modules = sorted(VIRTUAL_MODULES if ENGINES[engine].virtual_time else DOCKER_MODULES)
+
+    def derive() -> str:
+        digest = hashlib.blake2b(digest_size=8)
+        for module in modules:
+            digest.update(f"{module}\n{statements(_file(module).read_text())}\n".encode())
+        return digest.hexdigest()
+
+    files = [Path(__file__), *map(_file, modules)]
+    return str(DERIVED.get(f"engine {engine} {_FOLDER} {' '.join(modules)}", files, derive))

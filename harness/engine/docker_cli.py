@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ PREFIX = "quic-lab"
 _ENDLESS_COMMANDS = ("events",)
 #: Seconds that a command may take before the daemon is thought unwell.
 LONGEST = 120.0
+
+#: The name of an image that is not present, in an error of `docker image inspect`.
+_MISSING_IMAGE = re.compile(r"[Nn]o such image: (\S+?):?(?=\s|$)")
 
 _HINTS: tuple[tuple[str, str], ...] = (
     ("Cannot connect to the Docker daemon", "start the Docker daemon ('make setup' does), or check DOCKER_HOST"),
@@ -96,6 +99,21 @@ def inspect_image(reference: str) -> dict[str, Any] | None:
         raise command_error("docker image inspect", completed.stderr)
     images: list[dict[str, Any]] = json.loads(completed.stdout)
     return images[0]
+
+
+def inspect_images(references: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Reference → result of `docker image inspect`, for those that are present. Docker is asked once for all."""
+    asked = list(dict.fromkeys(references))
+    if not asked:
+        return {}
+    completed = docker("image", "inspect", *asked, check=False)
+    missing = set(_MISSING_IMAGE.findall(completed.stderr))
+    images: list[dict[str, Any]] = json.loads(completed.stdout or "[]")
+    present = [reference for reference in asked if not missing & {reference, f"{reference}:latest"}]
+    # Docker answers in the order of the question, and leaves out what it does not have.
+    if len(present) != len(images):
+        raise command_error("docker image inspect", completed.stderr)
+    return dict(zip(present, images, strict=True))
 
 
 def image_ids() -> set[str]:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.engine.code_digest import engine_code
-from harness.engine.docker.host_jitter import QuietWait
-from harness.engine.docker_cli import require_visible
 from harness.engine.images.build import Images
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import ContentsCache
 from harness.engine.images.registry import Registry
 from harness.engine.images.rootfs_export import RootFileSystems
-from harness.engine.run_dir import prepare_folder
-from harness.engine.served_files import make_served_files
-from harness.errors import EngineError, InputError
-from harness.evaluation.cell_result import CellResult, point_of
-from harness.execution import locks
-from harness.execution.cluster.image_transfer import PackedImages, ParcelSource
-from harness.execution.cluster_backend import run_on_cluster
-from harness.execution.engines import create_engine, docker_versions, remove_orphans
-from harness.execution.estimates import DiskUse, load_experience, missing_bytes, require_room
-from harness.execution.events import Listener, PlanMade, WaitingForMachine, Warned
+from harness.errors import EngineError
+from harness.execution.cluster.image_transfer import PackedImages
+from harness.execution.events import Listener
 from harness.execution.image_inventory import ImageInventory
-from harness.execution.local_backend import LocalBackend
-from harness.execution.locks import machine_lock
 from harness.execution.matrix import (
     Request,
     UntilDecided,
@@ -36,26 +25,34 @@ from harness.execution.matrix import (
     matrix_players,
     named_implementations,
     swept_points,
-    varied_parameters,
 )
-from harness.execution.measured_store import StoredResults
 from harness.execution.options import CheckoutPaths, Options
-from harness.execution.repetitions import RepetitionPlan
-from harness.execution.retries import RunMaker
-from harness.execution.scheduler import Campaign, LostRuns, UnbuiltError, lost_runs_message
-from harness.execution.shutdown import kill_campaign
-from harness.outcome import ENGINES, Cell, Contestant
+from harness.outcome import Cell, Contestant
 from harness.planning.estimate import DurationModel
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ROLES
+from harness.scenario.schema import Scenario
+from harness.scenario.validation_errors import Mistake
 from harness.store.identity import read_ledger, with_key
-from harness.store.parquet import ColumnStore, is_columnar
-from harness.store.provenance import Provenance, commit_of
-from harness.store.results import Store, StoreReader
 from harness.topology import build_lab
+
+if TYPE_CHECKING:
+    from harness.evaluation.cell_result import CellResult
+    from harness.execution.measured_store import StoredResults
+    from harness.store.provenance import Provenance
+    from harness.store.results import Store, StoreReader
+
+# What measures, stores and runs is imported where it is used: with polars it takes half a second, and commands that
+# list and plan need none of it.
 
 #: From the checkout's root, the file of equivalences.
 LEDGER = "results/equivalences.yaml"
+
+
+def _objective_mistakes(scenario: Scenario) -> Iterable[Mistake]:
+    from harness.analysis.metrics.objectives import mistakes
+
+    return mistakes(scenario)
 
 
 class App:
@@ -73,14 +70,8 @@ class App:
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
         """Equivalent digests of engines, simulator and images."""
-        self.catalogue = Catalogue(places.root, tuple(manifests), mistakes, stand_ins)
-        self.store = Store(places.store, warn)
-        columnar = is_columnar(places.store)
-        if not columnar:
-            self._rekey(warn)
-        self.stored_runs: StoreReader = ColumnStore(places.store, warn) if columnar else self.store
-        """The store that is read: columnar if its folder has columns, else `store`."""
-        self.results = StoredResults(self.stored_runs, None if columnar else self.store)
+        self._warn = warn
+        self.catalogue = Catalogue(places.root, tuple(manifests), _objective_mistakes, stand_ins)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
@@ -90,13 +81,34 @@ class App:
             self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache), self.cache
         )
 
-    def _rekey(self, warn: Callable[[str], object]) -> None:
-        """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""
-        try:
-            if count := self.store.rekey(self.ledger):
-                warn(f"{count} stored runs have another key now, by {LEDGER}")
-        except EngineError as error:
-            warn(f"stored runs keep the keys of an earlier {LEDGER}: {error.message}")
+    @cached_property
+    def store(self) -> Store:
+        """The folder of runs, with keys of the current ledger. One that cannot be written keeps its keys."""
+        from harness.store.parquet import is_columnar
+        from harness.store.results import Store
+
+        store = Store(self.paths.store, self._warn)
+        if not is_columnar(self.paths.store):
+            try:
+                if count := store.rekey(self.ledger):
+                    self._warn(f"{count} stored runs have another key now, by {LEDGER}")
+            except EngineError as error:
+                self._warn(f"stored runs keep the keys of an earlier {LEDGER}: {error.message}")
+        return store
+
+    @cached_property
+    def stored_runs(self) -> StoreReader:
+        """The store that is read: columnar if its folder has columns, else `store`."""
+        from harness.store.parquet import ColumnStore, is_columnar
+
+        return ColumnStore(self.paths.store, self._warn) if is_columnar(self.paths.store) else self.store
+
+    @cached_property
+    def results(self) -> StoredResults:
+        """The results of stored runs, measured again where the code is newer."""
+        from harness.execution.measured_store import StoredResults
+
+        return StoredResults(self.stored_runs, self.store if self.stored_runs is self.store else None)
 
     def matrix(
         self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None
@@ -104,6 +116,8 @@ class App:
         """The cells of a request. `every`: points in place of those of its sweeps; the request then has one scenario
         (`harness.execution.matrix.build_matrix`).
         """
+        from harness.evaluation.cell_result import point_of
+
         swept = swept_points(request)
         self.catalogue.require_split(
             swept, lambda scenario: {role: matrix_players(request, role, scenario) for role in ROLES}
@@ -116,6 +130,8 @@ class App:
             *(request.servers if "server" in open_roles else ()),
         ]
         contestants = {item.name: item for item in requested} | flow_implementations
+        if not pull:
+            self.inventory.inspect_together(self.catalogue.implementations().find(name) for name in contestants)
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
         code = engine_code(request.engine)
@@ -159,10 +175,14 @@ class App:
 
     def duration_model(self, matrix: Sequence[Cell]) -> DurationModel:
         """How long the runs of these cells take, from stored runs."""
+        from harness.execution.estimates import load_experience
+
         return load_experience(self.store, self.paths.root / "results" / "reference", matrix)
 
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """The provenance that a command writes into its run records; `versions`: of Docker and Compose."""
+        from harness.store.provenance import Provenance, commit_of
+
         return Provenance(versions, commit_of(self.paths.root), self.contents, self.paths.registry)
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
@@ -185,75 +205,22 @@ class App:
 
         All cells have the same engine. `elsewhere`: (key, repetition) of runs to skip, since another store has them.
         """
-        if self.stored_runs is not self.store:
-            raise InputError(
-                f"{self.store.root} holds reference runs in columns, and no run is written there",
-                "leave --store out; 'python -m tools.reference keep' takes runs over",
-            )
-        # A matrix has one engine.
-        engine = matrix[0].engine if matrix else Request.engine
-        with_docker = ENGINES[engine].needs_docker
-        provenance = self.provenance(docker_versions(required=with_docker))
-        if with_docker:
-            require_visible([self.paths.store, self.paths.cache, locks.LOCK_FILE.parent])
-        removed = [*remove_orphans(self.cache, required=with_docker), *self.store.remove_orphans()]
-        locks.remove_stale_claims(self.store.root)
-        if removed:
-            listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
-        series = RepetitionPlan(matrix, repetitions, self.results.result_of, lambda text: listen(Warned(text)))
-        # Taken before the store is searched for complete runs, so that no run of another harness is missed.
-        stamps = {
-            (planned.cell.key, planned.repetition): self.store.stamp(planned.cell.key, planned.repetition)
-            for planned in series.possible_runs()
-        }
-        completed = (
-            set() if options.fresh else elsewhere | self.results.completed_runs(series.possible_runs(), options.retry)
-        )
-        todo = series.first_runs(completed)
-        disk = DiskUse(self.store, options.artefacts, self.cache.www)
-        need = disk.need(todo, options.jobs)
-        if caution := disk.require(need):
-            listen(Warned(caution))
-        runs = create_engine(engine, self.cache, options)
-        patience = QuietWait(options.patience)
-        attempts = RunMaker(runs, self.store, self.results, options, patience, provenance, listen)
-        timings = self.duration_model(matrix)
-        backend = LocalBackend(self.images, self.inventory, self.contents, attempts, timings, stamps)
-        campaign = Campaign(todo, options.jobs, backend, listen, series.next_runs)
-        open_ended = isinstance(repetitions, UntilDecided)
-        listen(
-            PlanMade(
-                len(todo),
-                series.stored_count(),
-                len(matrix),
-                campaign.seconds(),
-                open_ended,
-                varied_parameters(matrix),
-                disk=need.text,
-            )
-        )
-        lost: list[LostRuns] = []
-        if todo:
-            self.paths.state.mkdir(parents=True, exist_ok=True)
-            with machine_lock(engine, lambda: listen(WaitingForMachine(engine))), closing(runs):
-                if options.cluster is None:
-                    lost = campaign.work()
-                else:
-                    image_source = ParcelSource(self.root_file_systems, self.contents, options.cluster.files)
-                    lost = run_on_cluster(
-                        options.cluster, todo, backend, attempts, image_source, self.cache, series.next_runs
-                    )
-        results = [self.results.result_of(cell, series.scheduled_count(cell)) for cell in matrix]
-        if lost:
-            raise UnbuiltError(*lost_runs_message(lost, self.paths.state / "builds"), results)
-        return results
+        from harness.execution.campaign import run_cells
+
+        return run_cells(self, matrix, repetitions, options, listen, elsewhere)
 
     def kill_all(self) -> None:
         """Kill and remove everything that this process is running; see `harness.execution.shutdown`."""
+        from harness.execution.shutdown import kill_campaign
+
         kill_campaign(self.store)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab for manual use; build its images and make its files."""
+        from harness.engine.run_dir import prepare_folder
+        from harness.engine.served_files import make_served_files
+        from harness.execution.estimates import missing_bytes, require_room
+
         cell = self.inventory.build_images_of(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
         require_room(self.cache.www, missing_bytes(self.cache.www, [lab]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -70,12 +71,23 @@ class ImageInventory:
             and (why := self.why_unavailable(implementation))
         }
 
-    def why_unavailable(self, implementation: Implementation) -> str | None:
-        """Why an implementation without an image on this machine cannot be built here; None if it can."""
+    def inspect_together(self, implementations: Iterable[tuple[Implementation, Path]]) -> None:
+        """Ask Docker for the images of many at once, for the questions that follow; nothing where it does not answer.
+
+        For commands that build and pull nothing.
+        """
+        with suppress(EngineError):
+            self._images.inspect_together(list(implementations))
+
+    def why_unavailable(self, implementation: Implementation, *, contact: bool = True) -> str | None:
+        """Why an implementation without an image on this machine cannot be built here; None if it can.
+
+        `contact`: also ask the repository that it is built from whether it answers.
+        """
         try:
             if self._packed.references:
                 daemon_versions()
-            return why_unavailable(implementation)
+            return why_unavailable(implementation, self._images.is_present, contact=contact)
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
 
@@ -90,7 +102,7 @@ class ImageInventory:
             if image is not None:
                 reference = image.reference
                 # A published image is found only if it is present; the name of a built one is known before it exists.
-                if implementation.image is not None or inspect_image(reference) is not None:
+                if implementation.image is not None or self._images.is_present(reference):
                     return True
         except EngineError:
             pass

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.engine.confinement import MEMORY
 from harness.engine.docker.host_jitter import PATIENCE
 from harness.engine.images.cache import LIMIT
 from harness.engine.kernel import OWN, LabKernel
 from harness.engine.virtual.uml_guest import STALL
-from harness.evaluation.retention import Artefacts
-from harness.execution.cluster.address import ClusterOptions
+
+if TYPE_CHECKING:
+    from harness.evaluation.retention import Artefacts
+    from harness.execution.cluster.address import ClusterOptions
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Direction = Literal["to_client", "to_server"]
 class Record(BaseModel):
     """A frozen part of the program. Keys that a later version adds to a stored one are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
     #: Fields that are written only where they have a value, so that what is older stays as it was.
     later: ClassVar[frozenset[str]] = frozenset()
 

@@ -9,18 +9,22 @@ import hashlib
 import random
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal
 
 from harness.netem.program import Direction, LinkSeries
 from harness.scenario.schema import FRAME_HEADER, OPPORTUNITY, TUNNEL_HEADER, Link, TimedGilbertElliott, Trace
 from harness.units import Duration
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Words = npt.NDArray[np.uint64]
+
+# numpy is imported where it is used: most commands read no trace.
+
 #: After so long a model of the loss in time repeats itself.
 MODEL_PERIOD = Duration.parse("1 h")
-Words = npt.NDArray[np.uint64]
 
 _MAGIC = int.from_bytes(b"QLSERIES", "little")
 #: Words ahead of the entries: magic, width of an entry, period, bytes of an opportunity, overhead, number of entries.
@@ -103,6 +107,8 @@ class SeriesContent:
 
     def encode(self) -> bytes:
         """The file."""
+        import numpy as np
+
         width = 1 + len(self.columns)
         header = [_MAGIC, width, self.period_ns, self.opportunity, self.overhead & (1 << 64) - 1, len(self.times_ns)]
         entries = np.column_stack([self.times_ns, *self.columns]).astype("<u8")
@@ -111,6 +117,8 @@ class SeriesContent:
     @classmethod
     def decode(cls, data: bytes) -> SeriesContent:
         """The content of a file. ValueError where it is none."""
+        import numpy as np
+
         words: Words = np.frombuffer(data, "<u8")
         if len(words) <= _HEADER or words[0] != _MAGIC or len(words) != _HEADER + int(words[1]) * int(words[5]):
             raise ValueError("it is no series")
@@ -122,6 +130,8 @@ class SeriesContent:
 
 def series_content(series: LinkSeries) -> SeriesContent:
     """The content of a series. UnfitError where this process has not read its traces."""
+    import numpy as np
+
     if series.model is not None:
         times, losses = _drawn_states(series.model, series.seed)
         return SeriesContent(times, (np.full(len(times), series.delay_ns), losses), MODEL_PERIOD.value)
@@ -151,6 +161,8 @@ def _drawn_states(model: TimedGilbertElliott, seed: int) -> tuple[npt.NDArray[np
 
     Their lengths are exponential, in whole microseconds, so that no rounding of a logarithm shows.
     """
+    import numpy as np
+
     rng, moment, times, losses = random.Random(seed), 0, list[int](), list[int]()
     states = ((model.good, model.loss_in_good), (model.bad, model.loss_in_bad))
     while moment < MODEL_PERIOD.value:
@@ -167,6 +179,8 @@ def loss_units(share: float) -> int:
 
 
 def _held(trace: Trace, name: Literal["delay", "loss"], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    import numpy as np
+
     content = trace.content
     return content.values[name][np.searchsorted(content.times_ns, times, side="right") - 1]
 
@@ -175,6 +189,8 @@ def _steps(
     times: npt.NDArray[np.int64], *columns: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], ...]]:
     """The same without entries that change nothing."""
+    import numpy as np
+
     changes = np.any([np.diff(column, prepend=column[0] - 1) != 0 for column in columns], axis=0)
     return times[changes], tuple(column[changes] for column in columns)
 
@@ -196,6 +212,8 @@ class RateCourse:
     """At each edge, bits times 10^9."""
 
     def __post_init__(self) -> None:
+        import numpy as np
+
         times, (rates,) = self.content.times_ns.astype(float), self.content.columns
         end = float(self.content.period_ns) if self.content.period_ns else times[-1]
         edges = np.append(times, end)
@@ -283,6 +301,8 @@ def transit_at(
     content: SeriesContent, base_ns: int, start_ns: int, moments: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """(delay in ns, share of loss) in force at moments, each of shape (n,)."""
+    import numpy as np
+
     passed = np.maximum(moments, start_ns) - base_ns
     if content.period_ns:
         passed %= content.period_ns

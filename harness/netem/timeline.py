@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal
 
 from harness.scenario.schema import FRAME_HEADER, MTU, Link, Path, Policer, Property, fixed
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+# numpy is imported where it is used: most commands read no trace.
+
 #: A full packet with its Ethernet header, bits.
 FRAME_BITS = 8 * (MTU + FRAME_HEADER)
 
@@ -139,6 +143,8 @@ def _with_traces(path: Path, states: list[PathState]) -> list[PathState]:
 
     A trace that starts anywhere has its mean at any time.
     """
+    import numpy as np
+
     moments = np.arange(0.0, _TRACE_END, _TRACE_STEP)
     courses: dict[Literal["rate_bps", "to_client", "to_server"], Floats | None] = {
         "rate_bps": _course(path.to_client, "rate", moments),
@@ -165,6 +171,8 @@ def _with_traces(path: Path, states: list[PathState]) -> list[PathState]:
 
 def _course(link: Link, name: Property, moments: Floats) -> Floats | None:
     """The means of a link's traced value over the steps that begin at moments; None where there is nothing to say."""
+    import numpy as np
+
     trace = getattr(link.traced, name) if link.traced is not None else None
     if trace is None or trace.offset == "drawn" or not trace.is_here:
         return None

@@ -38,6 +38,8 @@ class Fact(BaseModel):
         frozen=True,
         extra="ignore",
         populate_by_name=True,
+        # Validators are made on first use.
+        defer_build=True,
         # A transfer that never ended counts as infinitely long, and JSON has no infinite numbers.
         ser_json_inf_nan="strings",
     )

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.catalogue.catalogue import ListedScenario
 from harness.report.document import SENTENCE_WIDTH, Column, Document, Paragraph, Row, Table
 from harness.scenario.parameters import PARAMETERS, Role
-from harness.scenario.schema import Implementation, Release, Scenario
+from harness.scenario.schema import Implementation, Release
 
 #: Heading of the implementations whose manifests do not say `tested`.
 UNTESTED = "by manifest alone: never run by those who wrote it"
@@ -54,7 +55,7 @@ def _parameters(entry: ListedImplementation) -> str:
     return "; ".join([*texts, *moves]) or "–"
 
 
-def catalogue_document(scenarios: Sequence[Scenario], entries: Sequence[ListedImplementation]) -> Document:
+def catalogue_document(scenarios: Sequence[ListedScenario], entries: Sequence[ListedImplementation]) -> Document:
     """The scenarios and the implementations. Those that were never run have a table of their own."""
     data = {
         "schema": 1,

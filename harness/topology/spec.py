@@ -29,7 +29,7 @@ CLIENT_END = 10.0
 class Spec(BaseModel):
     """A frozen part of a lab."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
 
 
 class Interface(Spec):
@@ -156,7 +156,7 @@ class LabMove(Spec):
     """A client's address changes."""
 
     # It stands in lab.json, where a later version may add to it.
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
 
     at: float
     """Seconds after the first datagram of the run."""

@@ -181,10 +181,10 @@ def test_runs_that_do_not_fit_are_refused_before_the_first(
         "harness.engine.images.build",
     ):
         monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
-    monkeypatch.setattr("harness.execution.checkout.docker_versions", lambda required: {})
-    monkeypatch.setattr("harness.execution.checkout.remove_orphans", lambda cache, required: [])
+    monkeypatch.setattr("harness.execution.campaign.docker_versions", lambda required: {})
+    monkeypatch.setattr("harness.execution.campaign.remove_orphans", lambda cache, required: [])
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
-    monkeypatch.setattr("harness.execution.checkout.machine_lock", lambda engine, waits: nullcontext())
+    monkeypatch.setattr("harness.execution.campaign.machine_lock", lambda engine, waits: nullcontext())
     begun: list[object] = []
 
     def work(self: Campaign) -> list[LostRuns]:

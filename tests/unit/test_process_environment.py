@@ -147,7 +147,7 @@ def test_one_bad_file_hides_none_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("harness.cli.environment.ROOT", _checkout(tmp_path))
-    monkeypatch.setattr("harness.execution.image_inventory.inspect_image", lambda reference: None)
+    monkeypatch.setattr("harness.engine.images.build.inspect_images", lambda references: {})
     monkeypatch.setattr("sys.argv", ["harness", "list"])
     for bad in (False, True):
         if bad:

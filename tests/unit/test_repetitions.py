@@ -234,7 +234,7 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
         "machine_lock": lambda engine, waits: nullcontext(),
         "LocalBackend": lambda *given: ground,
     }.items():
-        monkeypatch.setattr(f"harness.execution.checkout.{name}", fake)
+        monkeypatch.setattr(f"harness.execution.campaign.{name}", fake)
     events: list[Event] = []
     tested_cell = made()
 

@@ -16,16 +16,16 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from harness.derived import DERIVED
+from harness.engine import code_digest
 from harness.engine.build_queue import LANES
 from harness.engine.code_digest import effective_content
 from harness.engine.confinement import isolated_options
@@ -36,6 +36,7 @@ from harness.engine.docker_cli import (
     docker,
     hint_for,
     inspect_image,
+    inspect_images,
     parent_death_prefix,
     tail,
 )
@@ -71,14 +72,22 @@ def folder_hash(folder: Path, variant: Variant | None = None) -> str:
     The manifest is left out, since a colour or a note does not change the image. So are the record of the image's
     contents, what other releases have, and comments and docstrings of Python (`harness.engine.code_digest`).
     """
-    digest = hashlib.blake2b(digest_size=16)
-    for name, file in sorted(_context_files(folder, variant).items()):
-        executable = os.access(file, os.X_OK)
-        content = hashlib.blake2b(effective_content(file.name, file.read_bytes()), digest_size=16).digest()
-        digest.update(f"{name}\0{int(executable)}\0".encode() + content)
-    for patch in () if variant is None else variant.patches:
-        digest.update(b"patch\0" + hashlib.blake2b(patch.read_bytes(), digest_size=16).digest())
-    return digest.hexdigest()
+    context = sorted(_context_files(folder, variant).items())
+    patches = () if variant is None else variant.patches
+
+    def derive() -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for name, file in context:
+            executable = os.access(file, os.X_OK)
+            content = hashlib.blake2b(effective_content(file.name, file.read_bytes()), digest_size=16).digest()
+            digest.update(f"{name}\0{int(executable)}\0".encode() + content)
+        for patch in patches:
+            digest.update(b"patch\0" + hashlib.blake2b(patch.read_bytes(), digest_size=16).digest())
+        return digest.hexdigest()
+
+    of_variant = "" if variant is None else f" {variant.folder} {' '.join(map(str, patches))}"
+    files = [Path(code_digest.__file__), *(file for _, file in context), *patches]
+    return str(DERIVED.get(f"context {folder}{of_variant}", files, derive))
 
 
 def _context_files(folder: Path, variant: Variant | None) -> dict[Path, Path]:
@@ -246,6 +255,8 @@ class Images:
         """An independent reference for links (tools.bench.ns3)."""
         self._builds: dict[tuple[str, Path, str], Build] = {}
         """Builds that were requested before: every cell requests those of its implementations."""
+        self._inspected: dict[str, dict[str, Any] | None] = {}
+        """What Docker said of images that it was asked about together (`inspect_together`)."""
 
     @property
     def support_builds(self) -> dict[str, Build]:
@@ -292,9 +303,31 @@ class Images:
             return "" if image is None else image.identity
         return ""
 
+    def inspect_together(self, implementations: Sequence[tuple[Implementation, Path]]) -> None:
+        """Ask Docker at once for the images of implementations (with the folders of their manifests).
+
+        `published` and `is_present` then answer from that. Until then each question is a command of its own (25 ms).
+        """
+        named = [name for item, _ in implementations for name in (item.image, item.upstream_image) if name is not None]
+        self._inspect(named)
+        # The name of an image that is built here depends on the one that it is built on.
+        builds = [build for item, folder in implementations if (build := self.build_of(item, folder)) is not None]
+        self._inspect([build.reference for build in builds])
+
+    def _inspect(self, references: Sequence[str]) -> None:
+        present = inspect_images(references)
+        self._inspected |= {reference: present.get(reference) for reference in references}
+
+    def is_present(self, reference: str) -> bool:
+        """Whether Docker has an image. EngineError."""
+        return self._ask(reference) is not None
+
+    def _ask(self, reference: str) -> dict[str, Any] | None:
+        return self._inspected[reference] if reference in self._inspected else inspect_image(reference)
+
     def published(self, reference: str) -> Image | None:
         """A published image that is present, or None."""
-        if (inspected := inspect_image(reference)) is None:
+        if (inspected := self._ask(reference)) is None:
             return None
         digests = inspected.get("RepoDigests") or []
         return Image(reference=reference, identity=digests[0] if digests else inspected["Id"], id=inspected["Id"])
@@ -490,6 +523,7 @@ class Images:
         """Pull a published image that is not present. Raises EngineError."""
         announce(reference, 30)
         completed = docker("pull", "--quiet", reference, check=False, timeout=900)
+        self._inspected.pop(reference, None)
         if (image := self.published(reference) if completed.returncode == 0 else None) is None:
             message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
             raise EngineError(
@@ -593,23 +627,31 @@ def _with_below(build: Build) -> list[Build]:
 PATIENCE = 5.0
 
 
-def why_unavailable(implementation: Implementation) -> str | None:
+def why_unavailable(
+    implementation: Implementation, is_present: Callable[[str], bool] | None = None, *, contact: bool = True
+) -> str | None:
     """Why an implementation that is not on this machine cannot be built here; None where it can be.
 
-    Published images are never pulled without a request, so an absent one counts as missing. A repository is contacted.
-    Raises EngineError when the Docker daemon does not answer.
+    Published images are never pulled without a request, so an absent one counts as missing. `is_present` says whether
+    Docker has an image; Docker is asked without. With `contact` the repository that it is built from is asked whether
+    it answers. Raises EngineError when the Docker daemon does not answer.
     """
+    is_present = is_present or _is_present
     if implementation.architectures and (machine := platform.machine()) not in implementation.architectures:
         return f"it can be built for {' and '.join(implementation.architectures)} alone, and this machine is {machine}"
     if implementation.image is not None:
-        return None if inspect_image(implementation.image) else _absent_image("its image", implementation.image)
-    if implementation.upstream_image is not None and inspect_image(implementation.upstream_image) is None:
+        return None if is_present(implementation.image) else _absent_image("its image", implementation.image)
+    if implementation.upstream_image is not None and not is_present(implementation.upstream_image):
         return _absent_image("it is built on the image", implementation.upstream_image)
-    if implementation.upstream_repository is not None:
+    if contact and implementation.upstream_repository is not None:
         why = _unreachable(implementation.upstream_repository)
         if why:
             return f"it is built from {implementation.upstream_repository}, which does not answer ({why})"
     return None
+
+
+def _is_present(reference: str) -> bool:
+    return inspect_image(reference) is not None
 
 
 def _absent_image(phrase: str, image: str) -> str:
@@ -619,6 +661,10 @@ def _absent_image(phrase: str, image: str) -> str:
 @cache
 def _unreachable(repository: str) -> str:
     """Why a Git repository does not answer over HTTP; empty when it does."""
+    # With TLS it takes 60 ms to import, and few commands ask.
+    import urllib.error
+    import urllib.request
+
     # The first request of `git clone` (gitprotocol-http, smart clients).
     url = f"{repository.removesuffix('/')}/info/refs?service=git-upload-pack"
     try:

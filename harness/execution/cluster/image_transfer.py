@@ -40,9 +40,7 @@ from harness.engine.images.rootfs_export import (
     exported_folder,
     write_manifest,
 )
-from harness.engine.kernel import LabKernel
 from harness.engine.process_owner import owner
-from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
 from harness.formatting import format_size
 from harness.writing import path_below
@@ -334,22 +332,6 @@ class ReceivedRoots(RootFileSystems):
             raise EngineError(f"the image {reference} did not arrive: {error.message}", error.hint) from error
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-
-
-class WorkerEngine(VirtualEngine):
-    """Virtual time on root file systems that a driver sends."""
-
-    def __init__(
-        self,
-        cache: Cache,
-        cores: Sequence[int],
-        images: ReceivedRoots,
-        log_limit: int,
-        stall: float,
-        kernel: LabKernel,
-    ) -> None:
-        super().__init__(cache, cores, log_limit, stall, kernel=kernel)
-        self._images = images
 
 
 @contextlib.contextmanager

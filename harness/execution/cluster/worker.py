@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ from harness.engine.images.cache import LIMIT, Cache
 from harness.engine.images.contents import Contents
 from harness.engine.kernel import LabKernel
 from harness.engine.process_owner import lives, owner
+from harness.engine.virtual.engine import VirtualEngine
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
 from harness.evaluation.retention import keeps_artefacts
-from harness.execution.cluster.image_transfer import ReceivedRoots, WorkerEngine, read_parcel
+from harness.execution.cluster.image_transfer import ReceivedRoots, read_parcel
 from harness.execution.cluster.messages import (
     CORE,
     MEMORY,
@@ -78,6 +79,22 @@ async def enrol(driver_build: str, dask_worker: Any = None) -> dict[str, Any]:
     cores = dask_worker.state.nthreads
     await dask_worker.set_resources(**{f"{CORE}{driver_build}": cores, f"{MEMORY}{driver_build}": memory})
     return {"host": platform.node(), "cores": cores, "memory": memory}
+
+
+class WorkerEngine(VirtualEngine):
+    """Virtual time on root file systems that a driver sends."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        cores: Sequence[int],
+        images: ReceivedRoots,
+        log_limit: int,
+        stall: float,
+        kernel: LabKernel,
+    ) -> None:
+        super().__init__(cache, cores, log_limit, stall, kernel=kernel)
+        self._images = images
 
 
 def _disable_pausing(dask_worker: Any) -> None:

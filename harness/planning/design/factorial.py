@@ -8,10 +8,12 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from harness.scenario.schema import DesignKind, Experiment
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # --- Regular two-level fractions: a number of factors and a resolution → rows of 0 and 1. Pure.
 #
@@ -32,6 +34,8 @@ def fraction(factors: int, least: int) -> Rows:
     The resolution is at least `least`. With too few factors for any fraction, the rows are all combinations. Raises
     ValueError for less than one factor.
     """
+    import numpy as np
+
     if factors < 1:
         raise ValueError("a fraction needs a factor")
     basic, generators = _generators(factors, least)
@@ -86,6 +90,8 @@ def design_resolution(rows: Sequence[Sequence[int]]) -> int:
     """The length of the shortest word of a regular two-level fraction, from its rows alone; the number of factors plus
     one where there is no word.
     """
+    import numpy as np
+
     signs = 2 * np.array(rows) - 1
     count = signs.shape[1]
     best = count + 1
@@ -160,6 +166,8 @@ def least_random_runs(counts: Sequence[int]) -> int:
 
 def _draw_combinations(number: int, counts: Sequence[int], seed: str) -> Rows:
     """`number` of all combinations, drawn uniformly: the first of several draws that tells all main effects apart."""
+    import numpy as np
+
     total, rows = math.prod(counts), Rows()
     for draw in range(_DRAWS):
         # Python guarantees a stable sequence across versions only for random() and a seed that is a string.
@@ -182,6 +190,8 @@ def _combination(index: int, counts: Sequence[int]) -> tuple[int, ...]:
 
 
 def _main_columns(rows: Rows, counts: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    import numpy as np
+
     columns = [[1.0] * len(rows)]
     columns += [[float(row[n] == level) for row in rows] for n, count in enumerate(counts) for level in range(1, count)]
     return np.array(columns).T
@@ -189,6 +199,8 @@ def _main_columns(rows: Rows, counts: Sequence[int]) -> np.ndarray[tuple[int, in
 
 def find_aliases(rows: Rows) -> Aliases:
     """Effects that two-level rows cannot tell apart, because their columns are equal or opposite."""
+    import numpy as np
+
     if not rows:
         return Aliases((), ())
     signs = 2 * np.array(rows) - 1

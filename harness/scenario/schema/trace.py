@@ -11,10 +11,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field, JsonValue, ValidationInfo, model_validator
 
 from harness.errors import UnfitError
@@ -24,7 +22,14 @@ from harness.scenario.schema.base import FILE_BESIDE, Part
 from harness.scenario.schema.queue import FRAME_HEADER, MTU
 from harness.units import Duration
 
-Ints = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+
+# numpy is imported where it is used: most commands read no trace.
+
 Property = Literal["rate", "delay", "loss"]
 """What a trace may be of."""
 
@@ -86,6 +91,8 @@ class TraceContent:
 
     def mean(self, name: Property) -> float:
         """The mean over time, in the units of `values`."""
+        import numpy as np
+
         if self.has_opportunities:
             return len(self.times_ns) * _FRAME * 8e9 / self.period_ns
         lengths = np.diff(self.times_ns, append=self.period_ns)
@@ -97,6 +104,8 @@ class TraceContent:
 
     def largest(self, name: Property) -> float:
         """The largest value; of a packet-delivery trace the largest mean rate of 100 ms."""
+        import numpy as np
+
         if not self.has_opportunities:
             return float(self.values[name].max())
         counts = np.bincount(self.times_ns // 100_000_000)
@@ -280,6 +289,8 @@ def _decode(data: bytes, name: str) -> str:
 
 def _deliveries(text: str, name: str) -> TraceContent:
     """Mahimahi's packet-delivery trace: ms, never falling, the last one above 0; the last is also its length."""
+    import numpy as np
+
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -298,6 +309,8 @@ def _deliveries(text: str, name: str) -> TraceContent:
 
 
 def _require_order(times: Ints, name: str, first_line: int) -> None:
+    import numpy as np
+
     falls = np.flatnonzero(np.diff(times) < 0)
     if len(falls):
         row = int(falls[0]) + 1
@@ -315,6 +328,8 @@ def _require_length(period_ns: int, name: str) -> None:
 
 
 def _csv_columns(text: str, name: str) -> dict[str, npt.NDArray[np.float64]]:
+    import numpy as np
+
     header, *_ = text.split("\n", 1)
     names = [column.strip() for column in next(csv.reader([header]))]
     _require_columns(names, name)
@@ -360,6 +375,8 @@ def _require_columns(names: list[str], name: str) -> None:
 
 def _series(columns: Mapping[str, npt.NDArray[np.float64]], name: str) -> TraceContent:
     """A time series: each row's values hold until the next row, those of the last as long as those before it."""
+    import numpy as np
+
     if len(next(iter(columns.values()), ())) < 2:
         raise UnfitError(f"{name} has fewer than two rows", "a time series needs a row for each step")
     scaled = {COLUMNS[column][0]: values * COLUMNS[column][1] for column, values in columns.items()}

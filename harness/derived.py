@@ -1,0 +1,92 @@
+"""Values that are derived from files, and kept for later commands until one of the files changes.
+
+A digest of the code, or whether a scenario is valid, takes a tenth of a second or more to derive, and every command
+asks. A file counts as unchanged while its time of change (ctime, which no program can set), size and inode are the
+same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.writing import replace_file
+
+#: A file that changed less than so many seconds ago may change again within the resolution of its times.
+_SETTLED = 2.0
+#: Raised whenever the form of what is kept changes.
+_FORM = 1
+
+
+class DerivedValues:
+    """Values by name. Until `keep_in` is called nothing is kept."""
+
+    def __init__(self) -> None:
+        self._file: Path | None = None
+        self._values: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._changed = False
+
+    def keep_in(self, file: Path) -> None:
+        """Take values from a file, and write new ones there when the process ends. A damaged file counts as empty."""
+        if self._file is None:
+            atexit.register(self._write)
+        self._file = file
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            content = json.loads(file.read_text())
+            self._values = content["values"] if content["form"] == _FORM else {}
+
+    def get(self, name: str, files: Iterable[Path], derive: Callable[[], Any], version: str | None = "") -> Any:
+        """The value of that name: a kept one while all `files` are unchanged, else that of `derive`.
+
+        `derive` returns what JSON can hold. What it raises is not kept. `version` counts as one more file; with None
+        nothing is kept.
+        """
+        if self._file is None:
+            return derive()
+        # Before the value: a file that changes while it is read has another stamp then.
+        stamp = None if version is None else file_stamp(files, version)
+        kept = self._values.get(name)
+        if stamp is not None and isinstance(kept, dict) and kept.get("stamp") == stamp:
+            return kept.get("value")
+        value = derive()
+        if stamp is not None:
+            with self._lock:
+                self._values[name] = {"stamp": stamp, "value": value}
+                self._changed = True
+        return value
+
+    def _write(self) -> None:
+        if self._file is None or not self._changed:
+            return
+        with suppress(OSError, TypeError, ValueError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            content = json.dumps({"form": _FORM, "values": self._values}).encode()
+            replace_file(self._file, content, f".{self._file.name}.{os.getpid()}")
+
+
+def file_stamp(files: Iterable[Path], version: str = "") -> str | None:
+    """What changes when one of the files or the version does; None where that cannot be told."""
+    latest = time.time_ns() - int(_SETTLED * 1e9)
+    digest = hashlib.blake2b(version.encode(), digest_size=16)
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:
+            return None
+        if status.st_ctime_ns > latest:
+            return None
+        digest.update(f"{file}\0{status.st_ctime_ns} {status.st_size} {status.st_ino}\0".encode())
+    return digest.hexdigest()
+
+
+#: Those of this process.
+DERIVED = DerivedValues()

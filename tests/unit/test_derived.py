@@ -1,0 +1,111 @@
+"""What is derived from files is kept until one of them changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import derived
+from harness.derived import DerivedValues
+from harness.engine import docker_cli
+from harness.engine.docker_cli import inspect_images
+from harness.errors import EngineError
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file's last change need not be two seconds ago."""
+    monkeypatch.setattr(derived, "_SETTLED", -60.0)
+
+
+def _kept(tmp_path: Path) -> DerivedValues:
+    values = DerivedValues()
+    values.keep_in(tmp_path / "derived.json")
+    return values
+
+
+def _asked(values: DerivedValues, file: Path, version: str | None = "") -> bool:
+    """Whether the value was derived anew."""
+    calls: list[int] = []
+
+    def derive() -> str:
+        calls.append(1)
+        return file.read_text()
+
+    assert values.get("name", [file], derive, version) == file.read_text()
+    return bool(calls)
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_value_is_kept_until_its_file_changes(tmp_path: Path) -> None:
+    file = tmp_path / "source"
+    file.write_text("1")
+    values = _kept(tmp_path)
+    assert _asked(values, file)
+    assert not _asked(values, file)
+    status = file.stat()
+    file.write_text("2")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert _asked(values, file)
+    assert _asked(values, file, "another version")
+
+
+def test_a_file_that_just_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "source"
+    file.write_text("1")
+    values = _kept(tmp_path)
+    assert _asked(values, file)
+    assert _asked(values, file)
+
+
+@pytest.mark.usefixtures("settled")
+def test_values_reach_the_next_process(tmp_path: Path) -> None:
+    file = tmp_path / "source"
+    file.write_text("1")
+    values = _kept(tmp_path)
+    _asked(values, file)
+    values._write()
+    assert not _asked(_kept(tmp_path), file)
+    (tmp_path / "derived.json").write_text('{"form": 1')
+    assert _asked(_kept(tmp_path), file)
+
+
+def test_without_a_file_nothing_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "source"
+    file.write_text("1")
+    values = DerivedValues()
+    assert _asked(values, file) and _asked(values, file)
+
+
+def test_docker_is_asked_once_for_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    missing = "Error response from daemon: no such image: {0}: No such image: {0}:latest\n".format
+
+    def docker(*words: str, check: bool) -> subprocess.CompletedProcess[str]:
+        asked.append(words)
+        present = [{"Id": f"sha256:{name}"} for name in words[2:] if name.startswith("here")]
+        errors = "".join(missing(name) for name in words[2:] if not name.startswith("here"))
+        return subprocess.CompletedProcess(words, bool(errors), json.dumps(present), errors)
+
+    monkeypatch.setattr(docker_cli, "docker", docker)
+    assert inspect_images(["here:1", "gone", "here:2", "gone"]) == {
+        "here:1": {"Id": "sha256:here:1"},
+        "here:2": {"Id": "sha256:here:2"},
+    }
+    assert asked == [("image", "inspect", "here:1", "gone", "here:2")]
+    monkeypatch.setattr(
+        docker_cli, "docker", lambda *words, check: subprocess.CompletedProcess(words, 1, "[]", "no daemon")
+    )
+    with pytest.raises(EngineError):
+        inspect_images(["here:1"])
+
+
+def test_lists_and_plans_load_no_measuring() -> None:
+    code = "import sys, harness.execution.checkout, harness.report.catalogue; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "polars", "cryptography", "scipy", "distributed", "altair", "harness.analysis"} & {*loaded}
