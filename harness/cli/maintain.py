@@ -83,8 +83,8 @@ def prune(
             "the engine is another by now, or a fresh run stands in for them.",
         ),
     ] = False,
-    artefacts: Annotated[
-        bool, typer.Option("--artefacts", help="Only captures and logs; figures, link proof, series and digests stay.")
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Only captures and logs; figures, link proof, series and digests stay.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would go, and how much; remove nothing.")
@@ -92,7 +92,7 @@ def prune(
     manifest: Manifests = None,
     store: StoreFolder = None,
 ) -> None:
-    """Remove stored runs, or their artefacts: those that are all of what is asked."""
+    """Remove stored runs, or their evidence: those that are all of what is asked."""
     from typing import get_args
 
     from harness.execution.prune import Criteria, RunPruner
@@ -103,12 +103,12 @@ def prune(
     if app.stored_runs is not app.store:
         raise InputError(f"{app.store.root} holds published runs in columns: nothing of it goes", "leave --store out")
     outcomes = frozenset(require_choice("--outcome", word, get_args(Status)) for word in outcome.split(",") if word)
-    if not (older_than or outcomes or unwanted or artefacts or scenarios):
+    if not (older_than or outcomes or unwanted or evidence or scenarios):
         raise InputError(
             "prune: nothing says which runs are to go",
-            "name scenarios, --older-than, --outcome, --unwanted or --artefacts; --dry-run says what they amount to",
+            "name scenarios, --older-than, --outcome, --unwanted or --evidence; --dry-run says what they amount to",
         )
-    criteria = Criteria(parse_age("--older-than", older_than), outcomes, unwanted, artefacts)
+    criteria = Criteria(parse_age("--older-than", older_than), outcomes, unwanted, evidence)
     pruning = RunPruner(app, criteria, datetime.datetime.now(datetime.UTC))
     count = size = 0
     for candidate in pruning.prunable(_chosen(app, scenarios, clients, servers)):
@@ -126,7 +126,7 @@ def prune(
         count, size = count + 1, size + candidate.size
     for text in pruning.left:
         console().print(f"warning: left alone: {text}", soft_wrap=True, markup=False)
-    amount = f"{'artefacts of ' if artefacts else ''}{format_count(count, 'run')}, {format_size(size)}"
+    amount = f"{'evidence of ' if evidence else ''}{format_count(count, 'run')}, {format_size(size)}"
     console().print(f"{'would remove' if dry_run else 'removed'} {amount}", soft_wrap=True)
 
 

@@ -24,6 +24,7 @@ from harness.formatting import format_value
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from harness.evaluation.retention import RequestedEvidence
     from harness.execution import App, Options
     from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
@@ -53,12 +54,13 @@ class PairsChoice(StrEnum):
     ITSELF = "itself"
 
 
-class ArtefactsChoice(StrEnum):
-    """The runs whose artefacts are kept."""
+class EvidenceChoice(StrEnum):
+    """What runs keep of the files that they were measured from."""
 
-    ALL = "all"
+    FULL = "full"
     FAILED = "failed"
-    NONE = "none"
+    CAPTURES = "captures"
+    FIGURES = "figures"
 
 
 Scenarios = Annotated[
@@ -117,12 +119,14 @@ Repeat = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0, max=2**31 - 1)]
-KeptArtefacts = Annotated[
-    ArtefactsChoice,
+KeptEvidence = Annotated[
+    EvidenceChoice | None,
     typer.Option(
-        "--artefacts",
-        help="Of which runs captures and logs are kept, compressed: all, failed (those that miss an objective, too) or "
-        "none. Figures, link proof, series and digests always are.",
+        "--evidence",
+        help="What runs keep of the files that they were measured from: full, captures (all but qlogs), figures (no "
+        "files), failed (full of runs that fail or miss an objective, figures of others). Without: figures for sweeps, "
+        "studies, searches and histories in virtual time, full for others. Stored runs that keep less than you say are "
+        "made again.",
     ),
 ]
 ShardOf = Annotated[
@@ -494,7 +498,7 @@ class RunArguments:
     expect: Expectations = None
     draw: Draw = True
     html: Html = None
-    artefacts: KeptArtefacts = ArtefactsChoice.ALL
+    evidence: KeptEvidence = None
     cluster: Cluster = ""
     cluster_tls: ClusterTls = None
     cluster_files: ClusterFiles = ""
@@ -526,8 +530,15 @@ class RunArguments:
             self.pairs,
         )
 
-    def options(self) -> Options:
-        """The options of its runs. Raises InputError."""
+    def kept(self, request: Request) -> RequestedEvidence:
+        """What its runs keep."""
+        from harness.evaluation.retention import default_evidence
+
+        many = bool(request.vary) or any(item.vary or item.study for item in request.scenarios)
+        return default_evidence(request.engine, many=many) if self.evidence is None else self.evidence.value
+
+    def options(self, request: Request) -> Options:
+        """The options of the runs of its request. Raises InputError."""
         from harness.execution import Options
 
         return Options(
@@ -538,7 +549,8 @@ class RunArguments:
             memory=endpoint_memory(),
             jobs=self.beside,
             stall=stall(),
-            artefacts=self.artefacts.value,
+            evidence=self.kept(request),
+            evidence_required=self.evidence is not None,
             kernel=lab_kernel(),
             cluster=self.place,
         )

@@ -16,13 +16,13 @@ import typer
 from harness.cli.completion import one_implementation
 from harness.cli.consoles import console, print_document
 from harness.cli.options import (
-    ArtefactsChoice,
     AsJson,
     AsMarkdown,
     EngineChoice,
+    EvidenceChoice,
     Fresh,
     Jobs,
-    KeptArtefacts,
+    KeptEvidence,
     Manifests,
     OnEngine,
     PairsChoice,
@@ -91,13 +91,18 @@ class ReleaseArguments:
     store: StoreFolder = None
     manifest: Manifests = None
     fresh: Fresh = False
-    artefacts: KeptArtefacts = ArtefactsChoice.ALL
+    evidence: KeptEvidence = None
     as_json: AsJson = False
 
     @property
     def role(self) -> Role:
         """The role that tells the cells of releases apart."""
         return "client" if self.server else "server"
+
+    @property
+    def default_evidence(self) -> EvidenceChoice:
+        """What runs keep where nobody says it: a bisection shows the packet at which two releases part."""
+        return EvidenceChoice.FULL
 
     def running(self, names: Sequence[str]) -> RunArguments:
         """The arguments of `run` for these releases. InputError where both peers are named."""
@@ -117,13 +122,20 @@ class ReleaseArguments:
             store=self.store,
             manifest=self.manifest,
             fresh=self.fresh,
-            artefacts=self.artefacts,
+            evidence=self.evidence or self.default_evidence,
         )
 
 
 @dataclass(frozen=True)
 class HistoryArguments(ReleaseArguments):
     """The arguments of `harness history`."""
+
+    @property
+    def default_evidence(self) -> EvidenceChoice:
+        """What runs keep where nobody says it: a history shows figures."""
+        from harness.evaluation.retention import default_evidence
+
+        return EvidenceChoice(default_evidence(self.engine.value, many=True))
 
     since: Annotated[str, typer.Option(help="Releases from this day on, as 2024-01-01.")] = ""
     every: Annotated[Granularity, typer.Option(help="Every release, or of those with one minor number the newest.")] = (
@@ -303,7 +315,7 @@ def run_releases(app: App, asking: ReleaseArguments, releases: Sequence[Release]
     from harness.report.progress import ProgressPrinter
 
     words = asking.running([f"{asking.name}@{release.version}" for release in releases])
-    request, options = words.request(app), words.options()
+    request, options = (asked := words.request(app)), words.options(asked)
     talk = ProgressPrinter(console())
     try:
         with talk, handle_interrupts(talk.interrupted, app.kill_all):

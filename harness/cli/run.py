@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.evaluation.cell_result import CellResult
+    from harness.evaluation.retention import RequestedEvidence
     from harness.execution import App
     from harness.execution.events import Listener
-    from harness.execution.matrix import PlannedRun, ShardSummary
+    from harness.execution.matrix import PlannedRun, Request, ShardSummary
     from harness.outcome import Cell
 
 
@@ -100,7 +101,7 @@ def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -
 
     app = asking.open()
     request = asking.request(app)
-    options = asking.options()
+    options = asking.options(request)
     if asking.html is not None:
         from harness.report.site.build import require_site_folder
 
@@ -184,7 +185,7 @@ def _with_link(sentence: str, place: Path) -> Text:
 def plan(asking: PlanArguments) -> None:
     """Print the runs a request amounts to, which of them are stored, how long the rest takes and what of the disk.
 
-    Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
+    Takes the words of `run`; those that say what becomes of results change nothing here, but for --evidence.
     """
     from harness.execution.estimates import DiskUse
     from harness.execution.matrix import UntilDecided, named_implementations, study_designs, swept_points
@@ -194,15 +195,21 @@ def plan(asking: PlanArguments) -> None:
     from harness.report.progress import duration_text
 
     app = asking.open()
-    # Options that 'harness run' refuses are refused here, too.
-    asking.options()
     request = asking.request(app)
+    # Options that 'harness run' refuses are refused here, too.
+    options = asking.options(request)
     matrix = app.matrix(request, lambda event: None, pull=False)
     studies = study_designs(
         request, {name: app.inventory.implementation(name) for name in named_implementations(swept_points(request))}
     )
     series = RepetitionPlan(matrix, request.repetitions, app.results.result_of)
-    stored = set() if asking.fresh else app.results.completed_runs(series.possible_runs(), asking.again)
+    stored = (
+        set()
+        if asking.fresh
+        else app.results.completed_runs(
+            series.possible_runs(), asking.again, options.evidence if options.evidence_required else "figures"
+        )
+    )
     # With --repeat auto: only the repetitions that are needed by what is stored now.
     series.first_runs(stored)
     planned = [item for item in series.possible_runs() if item.repetition < series.scheduled_count(item.cell)]
@@ -211,7 +218,7 @@ def plan(asking: PlanArguments) -> None:
     experience = app.duration_model(matrix)
     seconds = sum(experience.expected_seconds(item.cell) for item in todo)
     parallel = asking.beside
-    disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
+    disk = DiskUse(app.store, options.evidence, app.cache.www)
     need, free = disk.need(todo, parallel), disk.free()
     shards = _shards(asking.shards or 0, todo, experience.expected_seconds)
     room = {
@@ -271,6 +278,13 @@ class ReachArguments(RunArguments):
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown on stdout.")] = False
 
 
+def _searched_evidence(asking: RunArguments, request: Request) -> RequestedEvidence:
+    """What the runs of a search keep."""
+    from harness.evaluation.retention import default_evidence
+
+    return default_evidence(request.engine, many=True) if asking.evidence is None else asking.evidence.value
+
+
 @command_with(ReachArguments)
 def reach(asking: ReachArguments) -> None:
     """Search a study's factors for the fewest settings with which each pair meets all objectives of its scenario.
@@ -285,7 +299,8 @@ def reach(asking: ReachArguments) -> None:
     if asking.shard or asking.html is not None:
         raise InputError("a search has no shards, and no site", "leave --shard and --html out")
     app = asking.open()
-    request, options = asking.request(app), asking.options()
+    request = asking.request(app)
+    options = replace(asking.options(request), evidence=_searched_evidence(asking, request))
     output = console()
     talk = ProgressPrinter(output)
 
@@ -329,7 +344,9 @@ def why(asking: WhyArguments) -> None:
     repetitions = parse_repetitions(asking.repeat)
     if repetitions is not None and not isinstance(repetitions, int):
         raise InputError(f"--repeat {asking.repeat}: every cell needs as many runs as its base", "give a number")
-    options = Options(jobs=jobs_of(asking.jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel())
+    options = Options(
+        jobs=jobs_of(asking.jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel(), evidence="figures"
+    )
     results = asking.cells(app, every=asking.every)
     trials = trial_keys(results)
     cells = {

@@ -90,10 +90,15 @@ def run_cells(
         for planned in series.possible_runs()
     }
     completed = (
-        set() if options.fresh else elsewhere | app.results.completed_runs(series.possible_runs(), options.retry)
+        set()
+        if options.fresh
+        else elsewhere
+        | app.results.completed_runs(
+            series.possible_runs(), options.retry, options.evidence if options.evidence_required else "figures"
+        )
     )
     todo = series.first_runs(completed)
-    disk = DiskUse(app.store, options.artefacts, app.cache.www)
+    disk = DiskUse(app.store, options.evidence, app.cache.www)
     need = disk.need(todo, options.jobs)
     if caution := disk.require(need):
         listen(Warned(caution))

@@ -68,7 +68,7 @@ class ClusterBackend:
             driver,
             self.image_source.files,
             self.run_maker.provenance.commit,
-            options.artefacts,
+            options.evidence,
             options.stall,
             options.log_limit,
             options.kernel.entry,
@@ -297,7 +297,7 @@ def run_on_cluster(
             listen,
             next_runs,
             coordinator.select_sample(list(possible), cluster.verify),
-            attempts.options.artefacts != "none",
+            attempts.options.evidence != "figures",
             bool(cluster.local),
         )
         if possible:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from harness.errors import EngineError, ResultError
-from harness.evaluation.retention import Artefacts, keeps_artefacts
+from harness.evaluation.retention import RequestedEvidence, kept_evidence
 from harness.execution.matrix import PlannedRun
 from harness.execution.runner import cpu_model
 from harness.formatting import format_count, format_size
@@ -75,10 +75,10 @@ class DiskNeed:
 class DiskUse:
     """Disk usage of the runs of one store."""
 
-    def __init__(self, store: Store, artefacts: Artefacts = "all", served: Path | None = None) -> None:
-        """`artefacts`: of which new runs they are kept; `served`: folder of the files that servers serve, if any."""
+    def __init__(self, store: Store, evidence: RequestedEvidence = "full", served: Path | None = None) -> None:
+        """`evidence`: what new runs keep; `served`: folder of the files that servers serve, if any."""
         self._store = store
-        self._artefacts = artefacts
+        self._evidence = evidence
         self._served = served
         self._known_sizes: dict[tuple[str, str], list[int]] = {}
 
@@ -119,7 +119,7 @@ class DiskUse:
             return f"{message}: where too many of them fail, it will not do"
         raise EngineError(
             message,
-            "free space ('harness prune --dry-run --unwanted' says what could go), keep less (--artefacts failed, "
+            "free space ('harness prune --dry-run --unwanted' says what could go), keep less (--evidence failed, "
             "or none), or write elsewhere (--store)",
         )
 
@@ -147,17 +147,17 @@ class DiskUse:
         for keys in ([cell.key], self._kinds.get(kind, [])):
             sizes = [size for key in keys for size in self._sizes(key, cell)]
             if sizes:
-                return _Footprint(min(sizes) if self._artefacts == "failed" else max(sizes), max(sizes))
+                return _Footprint(min(sizes) if self._evidence == "failed" else max(sizes), max(sizes))
         return None
 
     def _estimate(self, cell: Cell) -> _Footprint:
         """Estimated size of a run of a cell without stored runs of its kind."""
-        whole = STORED_BESIDE if self._artefacts == "none" else stored_bytes(cell.scenario)
-        return _Footprint(whole if self._artefacts == "all" else STORED_BESIDE, whole)
+        whole = STORED_BESIDE if self._evidence == "figures" else stored_bytes(cell.scenario)
+        return _Footprint(whole if self._evidence in ("full", "captures") else STORED_BESIDE, whole)
 
     def _sizes(self, key: str, cell: Cell) -> list[int]:
         """Size of each run of a stored cell, as if made now as a run of `cell`; without runs of unknown size."""
-        cache_key = key, cell.key if self._artefacts == "failed" else ""
+        cache_key = key, cell.key if self._evidence == "failed" else ""
         if cache_key not in self._known_sizes:
             sizes = (self._size(run, cell) for run in self._folders(key))
             self._known_sizes[cache_key] = [size for size in sizes if size is not None]
@@ -170,7 +170,9 @@ class DiskUse:
                 yield run
 
     def _size(self, folder: Path, cell: Cell) -> int | None:
-        stays = self._artefacts == "all" or (self._artefacts == "failed" and _keeps_artefacts(folder, cell))
+        stays = self._evidence in ("full", "captures") or (
+            self._evidence == "failed" and _keeps_artefacts(folder, cell)
+        )
         if stays is None:
             return None
         if not stays:
@@ -178,7 +180,7 @@ class DiskUse:
         # Older versions of the harness did not compress runs.
         if (folder / "sim").is_dir() and is_compressed(folder):
             return disk_use(folder)
-        return stored_bytes(cell.scenario) if self._artefacts == "failed" else None
+        return stored_bytes(cell.scenario) if self._evidence == "failed" else None
 
     @cached_property
     def _kinds(self) -> dict[Kind, list[str]]:
@@ -198,7 +200,7 @@ def _keeps_artefacts(folder: Path, cell: Cell) -> bool | None:
         measured = read_measured(read_record_bytes(folder / MEASURED)) if is_regular(folder / MEASURED) else None
     except (OSError, ValueError):
         return None
-    return keeps_artefacts("failed", cell.scenario, run, measured)
+    return kept_evidence("failed", cell.scenario, run, measured) == "full"
 
 
 def missing_bytes(served: Path, labs: Iterable[Lab]) -> int:

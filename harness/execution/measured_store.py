@@ -10,10 +10,11 @@ from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
 from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.retention import RequestedEvidence, suffices
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import PlannedRun
 from harness.execution.runner import require_intact
-from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
+from harness.outcome import Cell, Evidence, MeasuredRun, Run, proven_outcome
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
@@ -57,15 +58,26 @@ class StoredResults:
                 newest[point] = (started_at, cell)
         return [self.result_of(cell) for _, cell in sorted(newest.values(), key=lambda item: _sort_key(item[1]))]
 
-    def completed_runs(self, planned: Iterable[PlannedRun], retry: frozenset[str]) -> set[tuple[str, int]]:
-        """(key, repetition) of the planned runs that are stored with an outcome that is not in `retry`."""
+    def completed_runs(
+        self, planned: Iterable[PlannedRun], retry: frozenset[str], evidence: RequestedEvidence = "figures"
+    ) -> set[tuple[str, int]]:
+        """(key, repetition) of the planned runs that are stored with an outcome that is not in `retry`, and with at
+        least that evidence.
+        """
         planned_keys = {(item.cell.key, item.repetition) for item in planned}
         return {
             (key, run.repetition)
             for key in {key for key, _ in planned_keys}
             for run in self._store.runs(key)
-            if (key, run.repetition) in planned_keys and proven_outcome(run, self.measured(run)).status not in retry
+            if (key, run.repetition) in planned_keys
+            and suffices(self._evidence(run), evidence)
+            and proven_outcome(run, self.measured(run)).status not in retry
         }
+
+    def _evidence(self, run: Run) -> Evidence:
+        """What a stored run still has: `harness prune` removes it later on."""
+        folder = self._store.folder(run.cell.key, run.repetition)
+        return run.evidence if self._own is None or (folder / "sim").is_dir() else "figures"
 
     def measured(self, run: Run) -> MeasuredRun | None:
         """The measurements of a run. It is measured again if the code is newer and its artefacts exist.

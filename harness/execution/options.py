@@ -13,7 +13,7 @@ from harness.engine.kernel import OWN, LabKernel
 from harness.engine.virtual.uml_guest import STALL
 
 if TYPE_CHECKING:
-    from harness.evaluation.retention import Artefacts
+    from harness.evaluation.retention import RequestedEvidence
     from harness.execution.cluster.address import ClusterOptions
 
 
@@ -58,7 +58,9 @@ class Options:
     """CPU seconds for which a virtual clock may stand still."""
     kernel: LabKernel = OWN
     """Kernel of labs in virtual time."""
-    artefacts: Artefacts = "all"
-    """Which runs keep their artefacts. Figures, link proof, series and digests are always kept."""
+    evidence: RequestedEvidence = "full"
+    """What new runs keep of the files that they are measured from."""
+    evidence_required: bool = False
+    """Stored runs that keep less are made again."""
     cluster: ClusterOptions | None = None
     """Cluster for runs in virtual time; None for this machine."""

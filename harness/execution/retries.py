@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from harness.engine import Engine
 from harness.engine.docker.host_jitter import GAP, QuietWait
-from harness.evaluation.retention import keeps_artefacts
+from harness.evaluation.retention import kept_evidence
 from harness.execution.events import Listener, PhaseStarted, RunFinished, Warned
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
 from harness.execution.options import Options
 from harness.execution.runner import run_once, server_wait
-from harness.outcome import ENGINES, MeasuredRun, Outcome, Run, proven_outcome
+from harness.outcome import ENGINES, Evidence, MeasuredRun, Outcome, Run, proven_outcome
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 from harness.topology import SERVER_WAIT
@@ -54,7 +54,7 @@ class RunMaker:
         for attempt in range(1, attempts + 1):
             start = time.monotonic()
             wait = server_wait() if self.options.patience else SERVER_WAIT
-            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps_artefacts, wait)
+            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._evidence, wait)
             elapsed = time.monotonic() - start
             outcome = proven_outcome(run, measured)
             verdict = self.results.result_of(item.cell, item.repetition + 1).verdict
@@ -78,9 +78,9 @@ class RunMaker:
             self._confined.add(sandbox)
             self.listen(Warned(f"guests are confined in part only (docs/untrusted.md): the sandbox is {sandbox}"))
 
-    def _keeps_artefacts(self, run: Run, measured: MeasuredRun | None) -> bool:
-        """Whether the artefacts of a run are kept."""
-        return keeps_artefacts(self.options.artefacts, run.cell.scenario, run, measured)
+    def _evidence(self, run: Run, measured: MeasuredRun | None) -> Evidence:
+        """What is kept of the files that a run was measured from."""
+        return kept_evidence(self.options.evidence, run.cell.scenario, run, measured)
 
     def is_worth_retrying(self, outcome: Outcome) -> bool:
         """Whether another attempt may have another outcome."""

@@ -29,7 +29,7 @@ from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
 from harness.execution.matrix import PlannedRun
 from harness.formatting import format_count, format_size
-from harness.outcome import ENGINES, MeasuredRun, Outcome, Run
+from harness.outcome import ENGINES, Evidence, MeasuredRun, Outcome, Run
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
 from harness.reading import open_regular, read_tree
@@ -181,13 +181,13 @@ def run_once(
     store: Store,
     provenance: Provenance,
     progress: Progress,
-    keeps: Callable[[Run, MeasuredRun | None], bool] = lambda run, measured: True,
+    keeps: Callable[[Run, MeasuredRun | None], Evidence] = lambda run, measured: "full",
     wait: float = SERVER_WAIT,
 ) -> tuple[Run, MeasuredRun | None]:
     """Execute one planned run and store it. EngineError if the environment failed; the run is then not stored.
 
-    `keeps`: whether a run's artefacts are kept; its measurements always are. `wait`: seconds that servers in real time
-    may take to answer.
+    `keeps`: what is kept of the files that a run is measured from; its measurements always are. `wait`: seconds that
+    servers in real time may take to answer.
     """
     store.require_space(written_bytes(planned.cell.scenario))
     partial = store.begin(planned.cell.key, planned.repetition)
@@ -195,7 +195,8 @@ def run_once(
         run, measured, series, contents = _execute(planned, engine, partial, provenance, progress, wait)
         store.keep_contents(contents)
         progress("store")
-        store.finish(partial, run, measured, series, artefacts=keeps(run, measured))
+        run = run.model_copy(update={"evidence": keeps(run, measured)})
+        store.finish(partial, run, measured, series)
     except OSError as error:
         store.abandon(partial)
         raise disk_error(error, partial) from error
@@ -221,7 +222,7 @@ def run_unjudged(
             store,
             provenance,
             lambda phase: listen(PhaseStarted(planned.cell, planned.repetition, phase)),
-            keeps,
+            lambda run, measured: "full" if keeps(run, measured) else "figures",
         )
     finally:
         listen(RunEnded(planned.cell, planned.repetition))
@@ -331,6 +332,11 @@ def require_intact(folder: Path, run: Run) -> None:
 
     The error names the first such file.
     """
+    if run.evidence != "full":
+        raise ResultError(
+            f"{folder}: the run keeps its {run.evidence} alone; its figures stay as they are",
+            "'harness run --evidence full' makes it again with all files",
+        )
     damage = find_changed_files(folder, run)
     if not damage:
         return

@@ -49,6 +49,9 @@ class Fact(BaseModel):
 
 
 EngineName = Literal["compose", "virtual"]
+#: What a stored run keeps of the files that it was measured from. `captures`: all but qlogs; `figures`: none. Figures,
+#: series, the link proof and the digests of all these files are always kept.
+Evidence = Literal["full", "captures", "figures"]
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,8 @@ class Run(Fact):
     """In virtual time: SHA-256 of the lab kernel's file."""
     captures: dict[CaptureName, str] = {}
     """SHA-256 of the captures, by side: left, right."""
+    evidence: Evidence = "full"
+    """What of the files that it was measured from is kept. A run in virtual time can be made again with all of them."""
     artefacts: dict[Place, str] = {}
     """SHA-256 of all else that it is measured from, by place in its folder; older harnesses recorded none."""
     trail: str = ""

@@ -268,6 +268,12 @@ def _terminal_notes(results: Sequence[CellResult]) -> list[Phrase]:
         notes += ["where the time went:", *(f"  {line}" for line in reasons)]
     if reasons := diagnosis.failure_lines(results):
         notes += ["what did not finish:", *(f"  {line}" for line in reasons)]
+    for kept, lost in (("figures", "packet, qlog or log"), ("captures", "qlog")):
+        if count := sum(run.evidence == kept for result in results for run, _ in result.runs):
+            notes.append(
+                f"{format_count(count, 'run')}: {kept} alone were kept, so no {lost} can be shown; "
+                "'harness run --evidence full' makes them again"
+            )
     if single_run := sum(_rests_on_one_run(result) for result in results):
         note = (
             f"{format_count(single_run, 'verdict')} of {len(results)} on n = 1: one run decides, with no "

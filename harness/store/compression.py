@@ -20,6 +20,7 @@ from typing import IO
 
 import zstandard
 
+from harness.capture.artefacts import QLOG
 from harness.capture.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulator_folders
 from harness.engine.process_owner import lives, owner
 from harness.reading import is_regular, open_regular
@@ -74,6 +75,15 @@ def remove_artefacts(folder: Path, trash: Path) -> None:
     for item in sorted(entries, key=lambda item: (item.name != "sim", item.name)):
         item.rename(trash / item.name)
     shutil.rmtree(trash)
+
+
+def remove_qlogs(folder: Path) -> None:
+    """Remove the qlogs of all endpoints from a run's folder. Raises OSError."""
+    for place in folder.glob(f"flow*/*/{QLOG}"):
+        if place.is_symlink():  # an endpoint's doing
+            place.unlink()
+        else:
+            shutil.rmtree(place)
 
 
 def is_compressed(folder: Path) -> bool:

@@ -38,7 +38,7 @@ from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.outcome import MeasuredRun, Run
 from harness.reading import UnfitFileError, file_status, is_regular, open_folder
-from harness.store.compression import compress_artefacts, remove_artefacts
+from harness.store.compression import compress_artefacts, remove_artefacts, remove_qlogs
 from harness.store.identity import Ledger, cell_key
 from harness.store.records import (
     SERIES_SCHEMA,
@@ -361,12 +361,10 @@ class Store:
         run: Run,
         measured: MeasuredRun | None,
         series: pl.DataFrame | None = None,
-        *,
-        artefacts: bool = True,
     ) -> Path:
-        """Write run.json, measured.json and series.parquet, move the folder into place, and compress its content.
+        """Write run.json, measured.json and series.parquet, move the folder into place, and reduce its content.
 
-        `artefacts`: keep the artefacts that the run was measured from; else they are removed.
+        What the run was measured from is compressed, or removed as far as `run.evidence` says.
         """
         target = self.folder(run.cell.key, run.repetition)
         # This marker shows the next command a folder that this process did not manage to compress.
@@ -376,10 +374,12 @@ class Store:
             self.write_measured(partial, measured, series)
             replace_file(partial / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
             self._move_into_place(partial, target, run.repetition)
-            if artefacts:
-                compress_artefacts(target)
-            else:
+            if run.evidence == "figures":
                 remove_artefacts(target, small)
+            else:
+                if run.evidence == "captures":
+                    remove_qlogs(target)
+                compress_artefacts(target)
             shutil.rmtree(small, ignore_errors=True)
         except OSError as error:
             raise disk_error(error, target) from error

@@ -13,7 +13,7 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EngineError
-from harness.evaluation.retention import Artefacts
+from harness.evaluation.retention import RequestedEvidence
 from harness.execution import App, CheckoutPaths, Options
 from harness.execution.estimates import DiskUse
 from harness.execution.matrix import PlannedRun, Request
@@ -76,7 +76,7 @@ def test_what_was_never_compressed_and_what_cannot_be_read_tell_nothing(tmp_path
 def test_figures_alone_take_little_and_so_do_those_who_refuse(tmp_path: Path) -> None:
     store, tested_cell = Store(tmp_path), cell()
     _store(store, tested_cell, 900_000)
-    assert DiskUse(store, "none").need(_planned(tested_cell), 1).maximum < 50_000
+    assert DiskUse(store, "figures").need(_planned(tested_cell), 1).maximum < 50_000
     refused = cell(parameters={"client.initial_cwnd": "7"})
     assert DiskUse(store).need(_planned(refused), 1).maximum == STORED_BESIDE
 
@@ -139,11 +139,11 @@ def test_what_servers_serve_is_counted_where_it_is_not_there_yet(
     planned = _planned(
         cell(several), cell(several, seed=2), cell(scenario(flows=[{"download": "2 GB"}], objectives=[]))
     )
-    disk = DiskUse(store, "none", served)
+    disk = DiskUse(store, "figures", served)
     need = disk.need(planned, 1)
     # 60 s at 50 Mbit/s are 375 MB, for which 500 MB are held ready.
     assert need.served_files == 3 * 10**9 + 500 * 10**6 + 2 * 10**9
-    assert DiskUse(store, "none").need(planned, 1).served_files == 0
+    assert DiskUse(store, "figures").need(planned, 1).served_files == 0
     assert "5.5 GB of the cache for files to serve" in need.text
 
     def room(free: int) -> bool | None:
@@ -170,10 +170,10 @@ def test_the_estimate_grows_with_what_is_transferred() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "artefacts", "fits"), [(10**12, "all", True), (10**6, "all", False), (10**6, "none", False)]
+    ("free", "evidence", "fits"), [(10**12, "full", True), (10**6, "full", False), (10**6, "figures", False)]
 )
 def test_runs_that_do_not_fit_are_refused_before_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, artefacts: Artefacts, fits: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, evidence: RequestedEvidence, fits: bool
 ) -> None:
     for module in (
         "harness.execution.image_inventory",
@@ -201,14 +201,14 @@ def test_runs_that_do_not_fit_are_refused_before_the_first(
         engine="virtual",
         sim_kernel="lab",
     )
-    options = Options(artefacts=artefacts)
+    options = Options(evidence=evidence)
     if fits:
         app.run(request, options, lambda event: None)
     else:
         with pytest.raises(EngineError, match=r"store has 1\.0 MB free, and 3 runs to do take .* of disk") as refused:
             app.run(request, options, lambda event: None)
         assert refused.value.exit_code == 3
-        assert all(word in refused.value.hint for word in ("harness prune", "--artefacts", "--store"))
+        assert all(word in refused.value.hint for word in ("harness prune", "--evidence", "--store"))
     assert len(begun) == fits
 
 
@@ -228,7 +228,7 @@ def test_plan_says_what_it_takes(
     assert content["stay"] == 3 * stored_bytes(cell(scenario(flows=[{"download": "200 MB"}], objectives=[])).scenario)
     assert f"{format_size(content['stay'])} of disk" in err
     assert f"{format_size(content['meanwhile'])} while they run, 3 of them by an upper estimate" in err
-    assert json.loads(plan("--json", "--artefacts", "none")[0])["disk"]["stay"] == 3 * STORED_BESIDE
+    assert json.loads(plan("--json", "--evidence", "figures")[0])["disk"]["stay"] == 3 * STORED_BESIDE
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(1, 1, 1_000_000))
     assert "they do not fit" in plan()[1]
 

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import zstandard
@@ -32,7 +32,7 @@ from harness.capture.files import (
     read_bytes,
 )
 from harness.capture.qlog_parameters import read_reduction
-from harness.outcome import MeasuredRun, Outcome, Run
+from harness.outcome import Evidence, MeasuredRun, Outcome, Run
 from harness.store import compression
 from harness.store.compression import RETAINED_ENTRIES, compress_artefacts, disk_use, is_compressed, remove_artefacts
 from harness.store.results import Store
@@ -276,8 +276,9 @@ def test_a_file_that_is_compressed_after_it_was_found_is_read_all_the_same(folde
 # --- in the store
 
 
-def _run(repetition: int = 0) -> Run:
-    return Run(cell=cell(), repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-21")
+def _run(repetition: int = 0, evidence: Evidence = "full") -> Run:
+    outcome = Outcome(status="completed")
+    return Run(cell=cell(), repetition=repetition, outcome=outcome, started_at="2026-11-21", evidence=evidence)
 
 
 def _begun(store: Store, recorded: tuple[Path, Run]) -> Path:
@@ -287,10 +288,15 @@ def _begun(store: Store, recorded: tuple[Path, Run]) -> Path:
 
 
 def test_a_finished_run_is_compressed_or_keeps_its_figures_alone(tmp_path: Path, recorded: tuple[Path, Run]) -> None:
-    for artefacts in (True, False):
-        store = Store(tmp_path / str(artefacts))
-        place = store.finish(_begun(store, recorded), _run(), MeasuredRun(version=1), artefacts=artefacts)
-        assert (place / "sim").is_dir() is artefacts
+    for evidence in get_args(Evidence):
+        store = Store(tmp_path / evidence)
+        partial = _begun(store, recorded)
+        (partial / "flow0" / "client" / "qlog").mkdir(parents=True, exist_ok=True)
+        (partial / "flow0" / "client" / "qlog" / "trace.qlog").write_text("{}")
+        place = store.finish(partial, _run(evidence=evidence), MeasuredRun(version=1))
+        assert (place / "sim").is_dir() is (evidence != "figures")
+        assert (place / "flow0" / "client" / "qlog").is_dir() is (evidence == "full")
+        assert store.runs(cell().key)[0].evidence == evidence
         assert {item.name for item in place.iterdir()} >= {
             "run.json",
             "measured.json",
@@ -298,15 +304,15 @@ def test_a_finished_run_is_compressed_or_keeps_its_figures_alone(tmp_path: Path,
             "compose.yaml",
             "plan",
         }
-        if not artefacts:
+        if evidence == "figures":
             assert {item.name for item in place.iterdir()} <= RETAINED_ENTRIES
         assert is_compressed(place)
         assert list((store.root / "partial").iterdir()) == []
 
 
-@pytest.mark.parametrize("artefacts", [True, False])
+@pytest.mark.parametrize("evidence", ["full", "figures"])
 def test_a_run_that_a_killed_harness_had_finished_is_compressed_by_the_next_command(
-    tmp_path: Path, recorded: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch, artefacts: bool
+    tmp_path: Path, recorded: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch, evidence: Evidence
 ) -> None:
     def kill(*words: object) -> None:
         raise _Killed
@@ -316,8 +322,8 @@ def test_a_run_that_a_killed_harness_had_finished_is_compressed_by_the_next_comm
         patch.setattr("harness.store.results.compress_artefacts", kill)
         patch.setattr("harness.store.results.remove_artefacts", kill)
         with pytest.raises(_Killed):
-            store.finish(_begun(store, recorded), _run(), MeasuredRun(version=1), artefacts=artefacts)
-    assert store.runs(cell().key) == [_run()]
+            store.finish(_begun(store, recorded), _run(evidence=evidence), MeasuredRun(version=1))
+    assert store.runs(cell().key) == [_run(evidence=evidence)]
     # While its harness lives, it is that one's business.
     assert store.remove_orphans() == []
     assert not is_compressed(store.folder(cell().key, 0))

@@ -153,11 +153,11 @@ def test_artefacts_go_alone_and_figures_stay(
 ) -> None:
     place = _stored(store, today)
     assert (place / "sim" / "counters.jsonl.zst").exists()
-    assert _prune(capsys, monkeypatch, store.root, "--artefacts")[1] == [f"{today.key}/0"]
+    assert _prune(capsys, monkeypatch, store.root, "--evidence")[1] == [f"{today.key}/0"]
     assert {item.name for item in place.iterdir()} == {"run.json", "measured.json"}
     assert store.measured(today.key, 0) == MeasuredRun(version=1)
     # It has none any more.
-    assert _prune(capsys, monkeypatch, store.root, "--artefacts")[1] == []
+    assert _prune(capsys, monkeypatch, store.root, "--evidence")[1] == []
 
 
 def test_what_cannot_be_read_is_left_alone_by_name(

@@ -250,7 +250,7 @@ class Cluster(Session):
     def _backend(
         self, store: Store, listen: Callable[[Event], None], todo: Sequence[PlannedRun], jobs: int = 1
     ) -> tuple[LocalBackend, RunMaker]:
-        options = Options(jobs=jobs, artefacts="none")
+        options = Options(jobs=jobs, evidence="figures")
         attempts = RunMaker(
             create_engine("virtual", self.app.cache, options),
             store,

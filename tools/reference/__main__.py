@@ -17,14 +17,14 @@ from harness.cli.consoles import console, print_text
 from harness.cli.entry import CommandGroup, create_program, run_program
 from harness.cli.environment import REFERENCE, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.options import (
-    ArtefactsChoice,
     Clients,
     Cluster,
     ClusterFiles,
     ClusterTls,
     EngineChoice,
+    EvidenceChoice,
     Jobs,
-    KeptArtefacts,
+    KeptEvidence,
     Servers,
     StoredScenarios,
     StoreFolder,
@@ -56,7 +56,7 @@ def run_campaign(
     engine: Annotated[Which, typer.Option(help="The requests of one engine.")] = Which.VIRTUAL,
     only: Annotated[list[str] | None, typer.Option(help="The cells of this scenario or folder.")] = None,
     jobs: Jobs = None,
-    artefacts: KeptArtefacts = ArtefactsChoice.FAILED,
+    evidence: KeptEvidence = EvidenceChoice.FAILED,
     cluster: Cluster = "",
     cluster_tls: ClusterTls = None,
     cluster_files: ClusterFiles = "",
@@ -90,7 +90,7 @@ def run_campaign(
         memory=endpoint_memory(),
         jobs=jobs_of(jobs, EngineChoice(engine.value)),
         stall=stall(),
-        artefacts=artefacts.value,
+        evidence=(evidence or EvidenceChoice.FAILED).value,
         kernel=lab_kernel(),
         cluster=place,
     )

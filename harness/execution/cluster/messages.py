@@ -11,7 +11,7 @@ from pathlib import Path
 
 import harness
 from harness.engine.kernel import Entry
-from harness.evaluation.retention import Artefacts
+from harness.evaluation.retention import RequestedEvidence
 from harness.execution.cluster.image_transfer import SentImage
 
 #: Prefixes of the names of two worker resources: its number of threads, and its memory in bytes. The version of the
@@ -37,7 +37,7 @@ class RunOrder:
     files: str = ""
     """Folder or URL (fsspec) that parcels are read from; empty if the driver sends them."""
     commit: str = ""
-    artefacts: Artefacts = "all"
+    evidence: RequestedEvidence = "full"
     stall: float = 60.0
     log_limit: int = 2 << 30
     entry: Entry | None = None

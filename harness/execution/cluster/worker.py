@@ -31,7 +31,7 @@ from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.engine import VirtualEngine
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
-from harness.evaluation.retention import keeps_artefacts
+from harness.evaluation.retention import kept_evidence
 from harness.execution.cluster.image_transfer import ReceivedRoots, read_parcel
 from harness.execution.cluster.messages import (
     CORE,
@@ -305,7 +305,7 @@ def _execute_order(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
                     store,
                     _DriverProvenance(commit=order.commit, digests=order.contents),
                     lambda phase: None,
-                    lambda run, measured: keeps_artefacts(order.artefacts, run.cell.scenario, run, measured),
+                    lambda run, measured: kept_evidence(order.evidence, run.cell.scenario, run, measured),
                 )
         return pack_run(store.folder(item.cell.key, item.repetition))
     finally:

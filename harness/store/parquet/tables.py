@@ -182,7 +182,7 @@ _DEFINITIONS: dict[str, pl.DataType] = {
 _CELL = ModelTable(Cell, without=("scenario", "client", "server", "others"))
 _OUTCOME = ModelTable(Outcome)
 #: The store has no artefacts, and so no digests of them.
-_RUN = ModelTable(Run, without=("cell", "outcome", "transfers", "artefacts"))
+_RUN = ModelTable(Run, without=("cell", "outcome", "transfers", "artefacts", "evidence"))
 _MEASURED = ModelTable(MeasuredRun, without=("measurements", "observed", "link"))
 _LINK = ModelTable(LinkProof, without=("to_client", "to_server", "further"))
 _DIRECTION = ModelTable(DirectionProof)
