@@ -9,8 +9,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ PREFIX = "quic-lab"
 #: Commands that never end by themselves. They must end with the harness, also where it was killed, or where a signal
 #: came while they were being started.
 _ENDLESS_COMMANDS = ("events",)
+#: Commands that change which images there are, or what their names mean.
+_CHANGING_COMMANDS = ("buildx", "load", "pull", "rmi", "tag")
 #: Seconds that a command may take before the daemon is thought unwell.
 LONGEST = 120.0
 
@@ -78,6 +80,12 @@ def docker(
         )
     except subprocess.TimeoutExpired as error:
         raise _timeout_error(words, timeout) from error
+    finally:
+        if words[0] in _CHANGING_COMMANDS:
+            forget_images()
+    if completed.returncode != 0 and words[:2] != ("image", "inspect"):
+        # Perhaps because somebody removed an image.
+        forget_images()
     if check and completed.returncode != 0:
         raise command_error(f"docker {' '.join(words[:2])}", completed.stderr)
     return completed
@@ -90,8 +98,42 @@ def command_error(action: str, stderr: str) -> EngineError:
     return EngineError(f"{action}: {message}", hint_for(stderr))
 
 
+#: What Docker said of images that are present; None outside `remembered_images`.
+_remembered: dict[str, dict[str, Any]] | None = None
+
+
+@contextmanager
+def remembered_images() -> Iterator[None]:
+    """Within the context Docker is asked once for each image that it has, by all threads.
+
+    For runs whose images are named by what they were made from. A tag that is moved meanwhile is not noticed.
+    """
+    global _remembered  # noqa: PLW0603
+    _remembered = {}
+    try:
+        yield
+    finally:
+        _remembered = None
+
+
+def forget_images() -> None:
+    """Ask Docker anew: an image was built, pulled or removed."""
+    if _remembered is not None:
+        _remembered.clear()
+
+
 def inspect_image(reference: str) -> dict[str, Any] | None:
     """Result of `docker image inspect`; None where the image is not present."""
+    remembered = _remembered
+    if remembered is not None and reference in remembered:
+        return remembered[reference]
+    image = _inspect_image(reference)
+    if remembered is not None and image is not None:
+        remembered[reference] = image
+    return image
+
+
+def _inspect_image(reference: str) -> dict[str, Any] | None:
     completed = docker("image", "inspect", reference, check=False)
     if completed.returncode != 0:
         if "No such image" in completed.stderr or "not found" in completed.stderr.lower():

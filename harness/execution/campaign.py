@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Protocol
 
 from harness.engine.docker.host_jitter import QuietWait
-from harness.engine.docker_cli import require_visible
+from harness.engine.docker_cli import remembered_images, require_visible
 from harness.engine.images.build import Images
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import ContentsCache
@@ -123,7 +123,9 @@ def run_cells(
     lost: list[LostRuns] = []
     if todo:
         app.paths.state.mkdir(parents=True, exist_ok=True)
-        with machine_lock(engine, lambda: listen(WaitingForMachine(engine))), closing(runs):
+        # Virtual time runs exports of images, and asks Docker for each image of each run otherwise.
+        images = remembered_images() if ENGINES[engine].virtual_time else nullcontext()
+        with machine_lock(engine, lambda: listen(WaitingForMachine(engine))), closing(runs), images:
             if options.cluster is None:
                 lost = campaign.work()
             else:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.engine import docker_cli
 from harness.engine.docker_cli import OWNER_LABEL, docker, parent_death_prefix, start_docker
 from harness.engine.process_owner import lives
 from harness.errors import EngineError
@@ -69,3 +70,24 @@ def test_who_listens_to_the_daemon_ends_with_a_harness_that_is_killed(
         harness.send_signal(end)
         harness.wait()
     wait_for(lambda: not listening.exists() or ") Z " in (listening / "stat").read_text(), 10)
+
+
+def test_docker_is_asked_once_for_an_image_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command[-1])
+        there = command[-1] == "here"
+        return subprocess.CompletedProcess(command, int(not there), '[{"Id": "1"}]' if there else "", "No such image")
+
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("subprocess.run", run)
+    with docker_cli.remembered_images():
+        for name in ("here", "gone", "here", "gone"):
+            assert (docker_cli.inspect_image(name) is not None) == (name == "here")
+        assert asked == ["here", "gone", "gone"]
+        docker_cli.docker("pull", "gone", check=False)
+        docker_cli.inspect_image("here")
+        assert asked[3:] == ["gone", "here"]
+    docker_cli.inspect_image("here")
+    assert asked[5:] == ["here"]

@@ -34,6 +34,7 @@ from harness.engine.docker_cli import (
     PREFIX,
     command_error,
     docker,
+    forget_images,
     hint_for,
     inspect_image,
     inspect_images,
@@ -482,6 +483,7 @@ class Images:
             code = self._wait_for([*command, str(context)], out)
             if code != 0 and build.variant is not None and not self._cancelled:
                 shutil.copytree(context, kept, symlinks=True)
+        forget_images()
         if self._cancelled:
             raise EngineError(f"the build of the image {build.label} was ended")
         if code != 0:
