@@ -16,8 +16,9 @@ IMAGE ?= quic-lab:dev
 # Of `make interop`: who plays, and whose logs and captures are kept: failed, all or none.
 INTEROP ?= all
 KEEP ?= failed
-# compose (real time, containers) or virtual (virtual time, one kernel).
-ENGINE ?= compose
+# compose (real time, containers) or virtual (virtual time, one kernel). Without it `make run` answers in virtual time
+# first and then runs each implementation with itself in real time, and `make nightly` runs in real time.
+ENGINE ?=
 # Faults of `make chaos`, the seed of their schedule, and one of them alone by its number.
 FAULTS ?= 200
 SEED ?= 1
@@ -64,7 +65,8 @@ container: setup
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup
-	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --engine "$$ENGINE" || \
+	@if [ -n "$$ENGINE" ]; then set -- --engine "$$ENGINE"; else set -- --engine virtual --check-real; fi; \
+	$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --html results/site "$$@" || \
 	  [ $$? -eq 1 ]
 
 # The matrix, what has changed since the baseline (the first night that finds none becomes it), and whether the digests
@@ -78,8 +80,8 @@ proofs: setup
 
 # Failed verdicts are answers: whether one is new, the gate says. A shard may have nothing to do.
 night: setup
-	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --engine "$$ENGINE" \
-	  --store "$$NIGHT" --no-figures $${SHARD:+--shard "$$SHARD"} $$WORDS || \
+	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" \
+	  --engine "$${ENGINE:-compose}" --store "$$NIGHT" --no-figures $${SHARD:+--shard "$$SHARD"} $$WORDS || \
 	  case $$?:$$SHARD in 1:* | 5:?*) ;; *) exit 1 ;; esac
 
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.

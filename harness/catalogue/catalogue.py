@@ -237,6 +237,16 @@ class Catalogue:
         name = resolved.relative_to(self._base) if resolved.is_relative_to(self._base) else Path(resolved.name)
         return str(name.with_suffix(""))
 
+    def outside_file(self, name: str) -> str:
+        """The file that this process read a scenario from, where its name alone finds none; else empty."""
+        file = next((file for file, (scenario, _) in self._scenarios.items() if scenario.name == name), None)
+        inside = file is None or file.resolve().is_relative_to(self._base)
+        return "" if inside else str(file)
+
+    def manifests_of(self, names: Collection[str]) -> list[Path]:
+        """The manifests outside images/ that these implementations come from."""
+        return [file for file in self.manifests if self.manifest(file)[0].name in names]
+
     @cached_property
     def _base(self) -> Path:
         return (self.root / SCENARIOS).resolve()

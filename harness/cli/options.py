@@ -463,6 +463,14 @@ Draw = Annotated[
     ),
 ]
 
+CheckReal = Annotated[
+    bool,
+    typer.Option(
+        "--check-real",
+        help="Then run each implementation with itself in real time, too, and print both beside each other.",
+    ),
+]
+
 Html = Annotated[
     Path | None, typer.Option("--html", help="End with a site of these cells in this folder, and its address.")
 ]
@@ -494,6 +502,7 @@ class RunArguments:
     expect: Expectations = None
     draw: Draw = True
     html: Html = None
+    check_real: CheckReal = False
     artefacts: KeptArtefacts = ArtefactsChoice.ALL
     cluster: Cluster = ""
     cluster_tls: ClusterTls = None
@@ -524,6 +533,24 @@ class RunArguments:
             self.zipped,
             parse_shard(self.shard),
             self.pairs,
+        )
+
+    @property
+    def in_real_time(self) -> RunArguments:
+        """The arguments of the runs of `check_real`: each implementation with itself on Compose. Raises InputError."""
+        if self.engine != EngineChoice.VIRTUAL:
+            raise InputError("--check-real: these runs are in real time already", "add --engine virtual")
+        if self.shard or self.expect:
+            raise InputError("--check-real: a shard, or an expectation, has one engine", "leave --check-real out")
+        return replace(
+            self,
+            engine=EngineChoice.COMPOSE,
+            pairs=PairsChoice.ITSELF,
+            sim_kernel=KernelChoice.AUTO,
+            jobs=None,
+            cluster="",
+            verify="",
+            check_real=False,
         )
 
     def options(self) -> Options:

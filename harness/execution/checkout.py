@@ -19,7 +19,7 @@ from harness.engine.images.rootfs_export import RootFileSystems
 from harness.engine.run_dir import prepare_folder
 from harness.engine.served_files import make_served_files
 from harness.errors import EngineError, InputError
-from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.cell_result import CellResult, CommandWords, point_of
 from harness.execution import locks
 from harness.execution.cluster.image_transfer import PackedImages, ParcelSource
 from harness.execution.cluster_backend import run_on_cluster
@@ -70,6 +70,7 @@ class App:
     ) -> None:
         """`warn`: called for stored runs that cannot be read; `stand_ins`: implementation → replacement image."""
         self.paths = places
+        self._stand_ins = dict(stand_ins)
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
         """Equivalent digests of engines, simulator and images."""
@@ -80,7 +81,7 @@ class App:
             self._rekey(warn)
         self.stored_runs: StoreReader = ColumnStore(places.store, warn) if columnar else self.store
         """The store that is read: columnar if its folder has columns, else `store`."""
-        self.results = StoredResults(self.stored_runs, None if columnar else self.store)
+        self.results = StoredResults(self.stored_runs, None if columnar else self.store, self._command_words)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
@@ -89,6 +90,18 @@ class App:
         self.inventory = ImageInventory(
             self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache), self.cache
         )
+
+    def _command_words(self, cell: Cell) -> CommandWords:
+        """What a command has to name to run a cell again: a file outside scenarios/, the store, manifests, images."""
+        options: list[str] = []
+        if self.paths.store.resolve() != (self.paths.root / "results").resolve():
+            options += ["--store", str(self.paths.store)]
+        names = {cell.client.name, cell.server.name, *cell.others}
+        for file in self.catalogue.manifests_of(names):
+            options += ["--manifest", str(file)]
+        for name in sorted(names & self._stand_ins.keys()):
+            options += ["--image", f"{name}={self._stand_ins[name]}"]
+        return CommandWords(self.catalogue.outside_file(cell.scenario.name), tuple(options))
 
     def _rekey(self, warn: Callable[[str], object]) -> None:
         """Update the keys of stored runs to the current ledger; a store that cannot be written keeps its keys."""

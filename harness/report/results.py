@@ -69,13 +69,16 @@ def verdict_span(status: str) -> Span:
     return Span(f"{symbol} {status}", style=colour)
 
 
-def results_document(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Document:
-    """Verdicts of the cells, all scenarios; and for a terminal a reproduction line per cell.
+def results_document(
+    results: Sequence[CellResult], requested: Sequence[MetricName] = (), *, reasons: bool = True
+) -> Document:
+    """Verdicts of the cells, all scenarios; and for a terminal a command that runs one of them again.
 
-    `requested`: metrics that replace the scenarios' own, and by which cells are ranked.
+    `requested`: metrics that replace the scenarios' own, and by which cells are ranked. `reasons`: whether a terminal
+    is told below the tables where the time went (`harness.report.closing` says it otherwise).
     """
     data = DeferredData(lambda: _document_data(results, requested))
-    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested)))
+    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested, reasons)))
 
 
 def _document_data(results: Sequence[CellResult], requested: Sequence[MetricName]) -> dict[str, Any]:
@@ -91,32 +94,48 @@ def _document_data(results: Sequence[CellResult], requested: Sequence[MetricName
     }
 
 
-def _document_blocks(results: Sequence[CellResult], requested: Sequence[MetricName]) -> list[Block]:
+def _document_blocks(results: Sequence[CellResult], requested: Sequence[MetricName], reasons: bool) -> list[Block]:
     if not results:
         return [Paragraph("no stored runs match", medium="terminal")]
-    reproductions = [result.reproduction for result in results if result.reproduction]
     return [
-        *results_blocks(results, requested),
+        *results_blocks(results, requested, reasons=reasons),
         Paragraph(effort_summary(results), "dim", "terminal"),
-        Paragraph("again:", "dim", "terminal"),
-        BulletList(reproductions, "dim", medium="terminal"),
+        *_example_command(results),
     ]
 
 
-def results_blocks(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> list[Block]:
-    """The verdicts of all scenarios as part of a page."""
-    return [block for cells in group_by_scenario(results) for block in scenario_blocks(cells, requested)]
+def _example_command(results: Sequence[CellResult]) -> list[Block]:
+    """A command that runs one of the cells again. `--json` and the site have one for each."""
+    commands = [(result.name, command) for result in results if (command := result.reproduction)]
+    if not commands:
+        return []
+    name, command = commands[0]
+    each = "" if len(commands) == 1 else f" (--json and the site have this line for each of {len(commands)} cells)"
+    return [
+        Paragraph(f"run {name} again{each}:", "dim", "terminal"),
+        BulletList([command], "dim", medium="terminal"),
+    ]
 
 
-def scenario_blocks(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> list[Block]:
-    """One scenario's table, with its reference lines, notes and rankings."""
+def results_blocks(
+    results: Sequence[CellResult], requested: Sequence[MetricName] = (), *, reasons: bool = True
+) -> list[Block]:
+    """The verdicts of all scenarios as part of a page. `reasons`: see `results_document`."""
+    groups = group_by_scenario(results)
+    return [block for cells in groups for block in scenario_blocks(cells, requested, reasons=reasons)]
+
+
+def scenario_blocks(
+    results: Sequence[CellResult], requested: Sequence[MetricName] = (), *, reasons: bool = True
+) -> list[Block]:
+    """One scenario's table, with its reference lines, notes and rankings. `reasons`: see `results_document`."""
     flows = flow_table(results, requested)
     rankings = rank_cells(results, ranking_metrics(results[0].cell.scenario, requested))
     return [
         Paragraph(_title(results, requested)),
         scenario_table(results, requested),
         *([flows] if flows is not None else []),
-        *_notes(results),
+        *_notes(results, reasons),
         *ranking_blocks(rankings),
     ]
 
@@ -247,7 +266,7 @@ def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = 
     return Table(shown_columns, rows)
 
 
-def _notes(results: Sequence[CellResult]) -> list[Block]:
+def _notes(results: Sequence[CellResult], reasons: bool) -> list[Block]:
     """Notes below a table. Those of a terminal say more: a page has other places for it."""
     shortfalls = [
         f"{result.name}: {result.shortfall}." for result in results if FAILED_TRANSFER & result.outcomes.keys()
@@ -256,18 +275,18 @@ def _notes(results: Sequence[CellResult]) -> list[Block]:
     return [
         *(Paragraph(text, medium="markdown") for text in shortfalls),
         *(Paragraph(text) for text in (*footnotes(results), *([stale] if stale else []))),
-        BulletList(_terminal_notes(results), medium="terminal"),
+        BulletList(_terminal_notes(results, reasons), medium="terminal"),
     ]
 
 
-def _terminal_notes(results: Sequence[CellResult]) -> list[Phrase]:
+def _terminal_notes(results: Sequence[CellResult], reasons: bool) -> list[Phrase]:
     notes: list[Phrase] = []
     if (flows := max((len(result.cell.scenario.flows) for result in results), default=0)) > _MOST_FLOWS:
         notes.append(f"the first {_MOST_FLOWS} of {flows} flows are listed; measured.json of each run has all")
-    if reasons := diagnosis.time_lines(results):
-        notes += ["where the time went:", *(f"  {line}" for line in reasons)]
-    if reasons := diagnosis.failure_lines(results):
-        notes += ["what did not finish:", *(f"  {line}" for line in reasons)]
+    if reasons and (lines := diagnosis.time_lines(results)):
+        notes += ["where the time went:", *(f"  {line}" for line in lines)]
+    if reasons and (lines := diagnosis.failure_lines(results)):
+        notes += ["what did not finish:", *(f"  {line}" for line in lines)]
     if single_run := sum(_rests_on_one_run(result) for result in results):
         note = (
             f"{format_count(single_run, 'verdict')} of {len(results)} on n = 1: one run decides, with no "
@@ -284,10 +303,23 @@ def _terminal_notes(results: Sequence[CellResult]) -> list[Phrase]:
             last = result.last
             if last is not None and result.verdict.status == "error":
                 notes += [Span(f"    | {line}", style="dim") for line in last[0].outcome.log_tail[-6:]]
+    return notes + [Span(line, style="yellow") for line in _warning_lines(results)]
+
+
+def _warning_lines(results: Sequence[CellResult]) -> list[str]:
+    """The warnings about runs, each once, with the cells that it is about."""
+    cells_by_warning: dict[str, list[str]] = {}
+    for result in results:
         # `report metrics` says why metrics of flows are absent.
-        cautions = run_warnings(result.runs, flows_too=False)
-        notes += [Span(f"{name}: warning: {text}", style="yellow") for text in cautions]
-    return notes
+        for text in run_warnings(result.runs, flows_too=False):
+            cells_by_warning.setdefault(text, []).append(result.name)
+    lines = []
+    for text, names in cells_by_warning.items():
+        scope = names[0]
+        if len(names) > 1:
+            scope = f"all {len(results)} cells" if len(names) == len(results) else ", ".join(names)
+        lines.append(f"{scope}: warning: {text}")
+    return lines
 
 
 def _rests_on_one_run(result: CellResult) -> bool:

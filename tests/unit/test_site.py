@@ -469,6 +469,6 @@ def test_a_run_ends_with_the_address_of_its_site(
     code = _main(monkeypatch, "run", *words, "--html", tmp_path / "site")
     assert code in (0, None, FAILED)
     said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == (tmp_path / "site" / "index.html").as_uri()
-    assert said.out.startswith("a case (test/link-sharing") and "file://" not in said.out
+    assert said.out.startswith("a case (test/link-sharing")
+    assert f"\nsite: {(tmp_path / 'site' / 'index.html').as_uri()}\n" in said.out
     assert list(_cells(tmp_path / "site")) == [result.cell.key]
