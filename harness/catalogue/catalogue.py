@@ -336,6 +336,18 @@ class Catalogue:
                 for mistake in self._support.values((), name, words, scenario):
                     raise InputError(f"{name}: {mistake.text}", mistake.hint)
 
+    def require_told(
+        self, option: str, assignments: Mapping[str, Sequence[object]], players: Mapping[Role, Sequence[Implementation]]
+    ) -> None:
+        """InputError for a parameter of both roles that all requested implementations of one role cannot be told.
+
+        `assignments`: name → values, as given to `option`. Every cell would be unsupported.
+        """
+        for name, words in assignments.items():
+            if name in PARAMETERS and (hint := self._support.untold(name, words, players)):
+                values = ",".join(map(str, words))
+                raise InputError(f"{option} {name}={values}: not both the client and the server can be told", hint)
+
     def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], support.Players]) -> None:
         """InputError, with its position, for a proxy that splits TCP if no requested implementation uses TCP.
 

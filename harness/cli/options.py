@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
     from harness.planning.sweep import Combine
+    from harness.scenario.parameters import Role
     from harness.scenario.schema import Implementation, Objective, Scenario
 
 
@@ -234,10 +235,16 @@ def request_of(
         if not scenario.vary:
             raise InputError(f"--zip: nothing of {scenario.name} is varied", "it pairs the values of several --vary")
     app.catalogue.require_honoured(selected, parameters, sweeps, combine)
+    players: dict[Role, list[Implementation]] = {
+        "client": app.catalogue.find_implementations(clients, "client", absent, selected),
+        "server": app.catalogue.find_implementations(servers, "server", absent, selected),
+    }
+    app.catalogue.require_told("--set", {name: [value] for name, value in parameters.items()}, players)
+    app.catalogue.require_told("--vary", sweeps, players)
     return Request(
         scenarios=selected,
-        clients=app.catalogue.find_implementations(clients, "client", absent, selected),
-        servers=app.catalogue.find_implementations(servers, "server", absent, selected),
+        clients=players["client"],
+        servers=players["server"],
         default_roles=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
         pairs=pairs.value,
         engine=engine.value,

@@ -125,6 +125,8 @@ def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -
         print_document(results_document(every), as_json=True)
     if not asking.as_json and (migrations := cells_with_moves(results)):
         print_document(migration_document(migrations))
+    if not asking.as_json:
+        _print_effects(results)
     if asking.draw:
         draw_comparisons(results, app.store.root / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
@@ -165,6 +167,19 @@ class _RealTime:
             return []
         except KeyboardInterrupt:
             raise interrupted_exit() from None
+
+
+def _print_effects(results: Sequence[CellResult]) -> None:
+    """Print what the factors of studies and sweeps are worth, as `report study` does; nothing without any."""
+    from harness.doe.effects import analyse_all
+    from harness.doe.effects.samples import group_profiles
+    from harness.report.effects import effects_document
+
+    if len(results) < 2 or not any(result.cell.parameters or result.cell.scenario.study for result in results):
+        return
+    evaluated = analyse_all(results), group_profiles(results)
+    if any(evaluated):
+        print_document(effects_document(evaluated))
 
 
 def _print_closing(results: Sequence[CellResult], real_results: Sequence[CellResult], site: str) -> None:

@@ -92,7 +92,7 @@ def best_text(results: Sequence[CellResult]) -> str:
     if not cells:
         return f"no cell completed; {objectives}" if objectives else "no cell completed"
     best = cells[0]
-    parts = [f"{BEST_MARK if ranking.better != 'neutral' else ''} {_name(best)} {_figure(best, ranking.unit)}".strip()]
+    parts = [f"{BEST_MARK if ranking.has_clear_best else ''} {_name(best)} {_figure(best, ranking.unit)}".strip()]
     if ranking.path_label:
         parts[0] += f" ({ranking.path_label})"
     return "; ".join([*parts, *([objectives] if objectives else [])])

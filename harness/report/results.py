@@ -46,6 +46,7 @@ from harness.report.parameters import RequestedParameters, requested_parameters,
 from harness.report.ranking import ranking_blocks, ranking_data
 from harness.report.resumption import add_mark, footnotes, seed_of
 from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import Objective
 from harness.topology import flow_label
 from harness.units import Size
@@ -164,6 +165,7 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
     shown_columns = [
         *(Column(Span(name, code=True), identifies=True, right=True) for name in parameters.varied),
         *_PAIR_COLUMNS,
+        *([Column("observed", text=SENTENCE_WIDTH // 2, medium="terminal")] if parameters.varied else []),
         Column("verdict"),
         Column("n", right=True),
         *(Column(heading.removesuffix(" s") if seconds else heading, right=True) for _, heading in headed),
@@ -174,7 +176,8 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
     for reference in reference_lines([result.cell for result in results], [metric for metric, _ in headed]):
         values, name = reference.placed(parameters.varied)
         texts = [text.removeprefix("≤ ") for text in reference.texts]
-        named: list[Phrase] = [*values, "", name, Span(name, emphasis=True), "", ""]
+        observed = [""] if parameters.varied else []
+        named: list[Phrase] = [*values, "", name, Span(name, emphasis=True), *observed, "", ""]
         row = Row([*named, *texts, *([""] if goodput else []), ""], reference=True)
         rows += [row] if any(texts) or not requested else []
     reasons = [""] * len(rows) if requested else [_because(result) for result in results]
@@ -219,6 +222,7 @@ def _row(
         [
             *parameter_entries(result, parameters),
             *_pair_cells(result, marked_old),
+            *([observed_text(result, parameters.varied)] if parameters.varied else []),
             verdict_span(result.verdict.status),
             str(completed) if completed == len(result.runs) else f"{completed}/{len(result.runs)}",
             *figures,
@@ -399,6 +403,28 @@ def parameter_entries(result: CellResult, parameters: RequestedParameters) -> li
         observed = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
         entries.append(text + observed)
     return entries
+
+
+def observed_text(result: CellResult, varied: Sequence[str]) -> str:
+    """What the last run shows of the varied endpoint parameters: 'server.congestion_control cubic'.
+
+    'not seen' where no file of the run shows a parameter.
+    """
+    last = result.last
+    if last is None or last[1] is None:
+        return "–"
+    texts = []
+    for full in dict.fromkeys(full for name in varied for full in full_names(name)):
+        role, _, parameter = full.partition(".")
+        if role not in ROLES or parameter not in PARAMETERS or full not in result.cell.parameters:
+            continue
+        values = dict.fromkeys(
+            item.value if isinstance(item.value, str) else f"{item.value:.4g}"
+            for item in last[1].observed
+            if (item.role, item.parameter) == (role, parameter)
+        )
+        texts.append(f"{full} {' or '.join(values) or 'not seen'}")
+    return ", ".join(texts) or "–"
 
 
 def _ack_limited(cell: Cell, size: Size) -> float:

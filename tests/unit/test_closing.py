@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.cli.options import EngineChoice, PairsChoice, RunArguments
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, CommandWords
 from harness.execution import App, CheckoutPaths
-from harness.outcome import Attributed, Attribution, StateShare
+from harness.outcome import Attributed, Attribution, Observation, StateShare
 from harness.report.closing import closing_document, comparison_lines, miss_lines, next_commands
 from harness.report.compare import comparisons
 from harness.report.results import results_document
@@ -178,3 +179,55 @@ def test_the_suggested_sweep_is_one_that_the_pair_can_run() -> None:
         full, values = sweep(name).split("=", 1)
         role, _, parameter = full.partition(".")
         assert role == "path" or known.setting(role, parameter) is not None, values  # type: ignore[arg-type]
+
+
+# --- sweeps
+
+
+def _swept(*seconds: float, **observed: str) -> list[CellResult]:
+    cells = []
+    for value, asked in zip(seconds, ("reno", "cubic"), strict=True):
+        stored_run, measured = run(completion=value)
+        assert measured is not None
+        seen = tuple(
+            Observation(role="server", parameter="congestion_control", value=name, unit="", source="qlog")
+            for key, name in observed.items()
+            if key == asked
+        )
+        pair = stored_run, measured.model_copy(update={"observed": seen})
+        cells.append(
+            result("virtual", pair, one=scenario(objectives=[]), parameters={"server.congestion_control": asked})
+        )
+    return cells
+
+
+def test_a_sweep_shows_what_was_observed_beside_what_was_asked() -> None:
+    text = printed(results_document(_swept(4.0, 5.0, cubic="cubic")), 160)
+    assert re.search(r"│ +cubic │ .*│ server.congestion_control cubic +│", text)
+    assert "server.congestion_control not seen" in text
+    assert "observed" not in printed(results_document(_matrix()), 160)
+
+
+def test_one_run_that_is_a_tenth_of_a_per_cent_better_is_no_best() -> None:
+    near, clear = (printed(closing_document(_swept(4.0, other)), 120) for other in (4.0048, 4.8))
+    assert "★" not in near and "★" in clear
+    assert "★" not in printed(results_document(_swept(4.0, 4.0048)), 160)
+
+
+def test_the_metric_that_ranks_is_a_column() -> None:
+    text = printed(
+        results_document([completions("virtual", value, one=scenario(milestones=["2 MB"])) for value in (4.0, 5.0)]),
+        160,
+    )
+    assert re.search(r"┃ +2MB ┃ +completion", text)
+    assert "completion" not in printed(results_document(_matrix()[:1]), 160)
+
+
+def test_a_parameter_of_both_roles_that_only_one_can_be_told() -> None:
+    known = catalogue()
+    players = {"client": [known.implementations()["picoquic"][0]], "server": [known.implementations()["quiche"][0]]}
+    known.require_told("--vary", {"initial_rtt": ["100 ms"], "path.forward.loss": ["1 %"]}, players)  # type: ignore[arg-type]
+    with pytest.raises(InputError) as caught:
+        known.require_told("--vary", {"ack_ratio": ["2", "10"]}, players)  # type: ignore[arg-type]
+    assert caught.value.message == "--vary ack_ratio=2,10: not both the client and the server can be told"
+    assert caught.value.hint.startswith("try client.ack_ratio: picoquic can") and "receiver's" in caught.value.hint
