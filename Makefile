@@ -46,7 +46,7 @@ export SCENARIO CLIENTS SERVERS REPEAT INTEROP KEEP ENGINE FAULTS SEED ONLY NIGH
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup locks images container run interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
+.PHONY: setup locks images container run docs interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh $(if $(YES),--yes)
@@ -68,6 +68,12 @@ run: setup
 	@if [ -n "$$ENGINE" ]; then set -- --engine "$$ENGINE"; else set -- --engine virtual --check-real; fi; \
 	$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --html results/site "$$@" || \
 	  [ $$? -eq 1 ]
+
+# The pages as a site: .state/docs/site/index.html. It needs no network; search needs a server, such as
+# python3 -m http.server --directory .state/docs/site.
+docs: setup
+	@.venv/bin/python -m tools.docs_site
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 # The matrix, what has changed since the baseline (the first night that finds none becomes it), and whether the digests
 # that are held to be the same still are. A closed gate does not keep the proofs from being tried.

@@ -47,7 +47,7 @@ from harness.report.ranking import ranking_blocks, ranking_data
 from harness.report.resumption import add_mark, footnotes, seed_of
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES
-from harness.scenario.schema import Objective
+from harness.scenario.schema import Objective, Scenario
 from harness.topology import flow_label
 from harness.units import Size
 
@@ -342,6 +342,14 @@ def _objective_text(objectives: Sequence[Objective], metric: str) -> str:
     return "open" if objective is None else f"{'≤' if objective.at_most is not None else '≥'} {objective.bound:g}"
 
 
+def _demand(scenario: Scenario, metric: str) -> str:
+    """The objective on a metric. The milestone of the whole file is the completion."""
+    flow = scenario.flows[0]
+    text = _objective_text(scenario.objectives, metric)
+    whole = flow.carried is not None and metric == f"milestone_{flow.carried.label()}"
+    return _objective_text(scenario.objectives, "completion") if whole and text == "open" else text
+
+
 class ReferenceLine(NamedTuple):
     """A reference with which the rows of a table are compared."""
 
@@ -366,7 +374,7 @@ def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> l
     scenario = cells[0].scenario
     metrics = [name.text(len(scenario.flows)) for name in requested]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
-    lines = [ReferenceLine("objective", {}, [_objective_text(scenario.objectives, metric) for metric in metrics])]
+    lines = [ReferenceLine("objective", {}, [_demand(scenario, metric) for metric in metrics])]
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
         (
             "textbook slow start",

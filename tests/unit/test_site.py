@@ -313,7 +313,7 @@ def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
         _site(tmp_path / name, [replace(result, staleness=older)])
         page = _cells(tmp_path / name)[result.cell.key]["page"]
         index = (tmp_path / name / "index.html").read_text()
-        assert ("‡ Not of today's bits: the simulator." in page) == bool(older)
+        assert ("‡ From other code or images than today's: the simulator." in page) == bool(older)
         assert ('title="not of today\'s bits">‡<' in index) == bool(older)
 
 
