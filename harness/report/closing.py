@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult, attributions
 from harness.evaluation.ranking import RankedCell, rank_cells
-from harness.outcome import Cell
+from harness.outcome import ENGINES, Cell
 from harness.report.compare import MetricComparison
 from harness.report.diagnosis import excess_seconds, failure_text, time_text
 from harness.report.document import Block, BulletList, Document, Paragraph, Phrase, Span
@@ -148,7 +148,7 @@ def comparison_lines(compared: Sequence[MetricComparison]) -> list[str]:
         name = "→".join(item.point.pair)
         sides = {side.engine: side for side in (item.virtual, item.compose) if side is not None}
         figures = ", ".join(
-            f"{number_text(side.interval.median)} {item.unit} in {'virtual' if engine == 'virtual' else 'real'} time"
+            f"{number_text(side.interval.median)} {item.unit} in {ENGINES[engine].time}"
             for engine, side in sides.items()
             if side.interval is not None
         )

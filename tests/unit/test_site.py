@@ -314,7 +314,7 @@ def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
         page = _cells(tmp_path / name)[result.cell.key]["page"]
         index = (tmp_path / name / "index.html").read_text()
         assert ("‡ From other code or images than today's: the simulator." in page) == bool(older)
-        assert ('title="not of today\'s bits">‡<' in index) == bool(older)
+        assert ('title="from other code or images than today\'s">‡<' in index) == bool(older)
 
 
 def test_the_page_of_a_stored_run_has_its_figures_its_artefacts_and_its_qlogs(tmp_path: Path) -> None:
