@@ -16,8 +16,9 @@ IMAGE ?= quic-lab:dev
 # Of `make interop`: who plays, and whose logs and captures are kept: failed, all or none.
 INTEROP ?= all
 KEEP ?= failed
-# compose (real time, containers) or virtual (virtual time, one kernel).
-ENGINE ?= compose
+# compose (real time, containers) or virtual (virtual time, one kernel). Without it `make run` answers in virtual time
+# first and then runs each implementation with itself in real time, and `make nightly` runs in real time.
+ENGINE ?=
 # Faults of `make chaos`, the seed of their schedule, and one of them alone by its number.
 FAULTS ?= 200
 SEED ?= 1
@@ -45,7 +46,7 @@ export SCENARIO CLIENTS SERVERS REPEAT INTEROP KEEP ENGINE FAULTS SEED ONLY NIGH
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup locks images container run interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
+.PHONY: setup locks images container run docs interop nightly night gate proofs test check unit lab hosts chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh $(if $(YES),--yes)
@@ -64,8 +65,15 @@ container: setup
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup
-	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --engine "$$ENGINE" || \
+	@if [ -n "$$ENGINE" ]; then set -- --engine "$$ENGINE"; else set -- --engine virtual --check-real; fi; \
+	$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --html results/site "$$@" || \
 	  [ $$? -eq 1 ]
+
+# The pages as a site: .state/docs/site/index.html. It needs no network; search needs a server, such as
+# python3 -m http.server --directory .state/docs/site.
+docs: setup
+	@.venv/bin/python -m tools.docs_site
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 # The matrix, what has changed since the baseline (the first night that finds none becomes it), and whether the digests
 # that are held to be the same still are. A closed gate does not keep the proofs from being tried.
@@ -78,8 +86,8 @@ proofs: setup
 
 # Failed verdicts are answers: whether one is new, the gate says. A shard may have nothing to do.
 night: setup
-	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --engine "$$ENGINE" \
-	  --store "$$NIGHT" --no-figures $${SHARD:+--shard "$$SHARD"} $$WORDS || \
+	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" \
+	  --engine "$${ENGINE:-compose}" --store "$$NIGHT" --no-figures $${SHARD:+--shard "$$SHARD"} $$WORDS || \
 	  case $$?:$$SHARD in 1:* | 5:?*) ;; *) exit 1 ;; esac
 
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.

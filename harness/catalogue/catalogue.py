@@ -258,6 +258,16 @@ class Catalogue:
         name = resolved.relative_to(self._base) if resolved.is_relative_to(self._base) else Path(resolved.name)
         return str(name.with_suffix(""))
 
+    def outside_file(self, name: str) -> str:
+        """The file that this process read a scenario from, where its name alone finds none; else empty."""
+        file = next((file for file, (scenario, _) in self._scenarios.items() if scenario.name == name), None)
+        inside = file is None or file.resolve().is_relative_to(self._base)
+        return "" if inside else str(file)
+
+    def manifests_of(self, names: Collection[str]) -> list[Path]:
+        """The manifests outside images/ that these implementations come from."""
+        return [file for file in self.manifests if self.manifest(file)[0].name in names]
+
     @cached_property
     def _base(self) -> Path:
         return (self.root / SCENARIOS).resolve()
@@ -366,6 +376,18 @@ class Catalogue:
                     continue
                 for mistake in self._support.values((), name, words, scenario):
                     raise InputError(f"{name}: {mistake.text}", mistake.hint)
+
+    def require_told(
+        self, option: str, assignments: Mapping[str, Sequence[object]], players: Mapping[Role, Sequence[Implementation]]
+    ) -> None:
+        """InputError for a parameter of both roles that all requested implementations of one role cannot be told.
+
+        `assignments`: name → values, as given to `option`. Every cell would be unsupported.
+        """
+        for name, words in assignments.items():
+            if name in PARAMETERS and (hint := self._support.untold(name, words, players)):
+                values = ",".join(map(str, words))
+                raise InputError(f"{option} {name}={values}: not both the client and the server can be told", hint)
 
     def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], support.Players]) -> None:
         """InputError, with its position, for a proxy that splits TCP if no requested implementation uses TCP.

@@ -67,6 +67,34 @@ class SupportChecker:
         """Endpoint settings of a scenario, role.NAME → value, that no implementation supports."""
         yield from self._values(location, values, _kinds(scenario))
 
+    def untold(self, name: str, words: Sequence[object], players: Mapping[Role, Sequence[Implementation]]) -> str:
+        """Why no pair of these implementations runs a parameter that is requested of both roles; empty where one does.
+
+        `players`: the requested implementations of each role.
+        """
+        parameter = PARAMETERS[name]
+        values = [parameter.canonical(word) for word in words]
+        able = {
+            role: [
+                item.name
+                for item in players[role]
+                if any(self._is_accepted([item], role, parameter, value) for value in values)
+            ]
+            for role in ROLES
+        }
+        silent = [role for role in ROLES if players[role] and not able[role]]
+        if not silent:
+            return ""
+        owner = " (acknowledging is the receiver's)" if name in _OF_THE_RECEIVER else ""
+        told = [f"try {role}.{name}: {', '.join(able[role])} can" for role in ROLES if able[role]]
+        everywhere = [
+            f"{role}.{name}: {', '.join(names)}"
+            for role in ROLES
+            if (names := [item.name for item in self.implementations.values() if _can_be_told(item, role, name)])
+        ]
+        hint = "; ".join(told) or f"who can: {'; '.join(everywhere) or 'nobody here'}"
+        return f"{hint}{owner}"
+
     def _name(self, location: Location, word: str) -> Iterator[Mistake]:
         try:
             self.implementations[word]
@@ -115,6 +143,15 @@ class SupportChecker:
             )
             for setting, has_extensions in settings
         )
+
+
+#: Parameters of acknowledging, which only whoever receives the data decides.
+_OF_THE_RECEIVER = frozenset({"ack_ratio", "max_ack_delay"})
+
+
+def _can_be_told(item: Implementation, role: Role, name: str) -> bool:
+    setting = item.setting(role, name)
+    return setting is not None and setting.claimed
 
 
 def _kinds(scenario: Scenario) -> Set[FlowKind]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from harness.execution.cluster.address import ClusterOptions
     from harness.execution.matrix import Request, Shard, UntilDecided
     from harness.planning.sweep import Combine
+    from harness.scenario.parameters import Role
     from harness.scenario.schema import Implementation, Objective, Scenario
 
 
@@ -238,10 +239,16 @@ def request_of(
         if not scenario.vary:
             raise InputError(f"--zip: nothing of {scenario.name} is varied", "it pairs the values of several --vary")
     app.catalogue.require_honoured(selected, parameters, sweeps, combine)
+    players: dict[Role, list[Implementation]] = {
+        "client": app.catalogue.find_implementations(clients, "client", absent, selected),
+        "server": app.catalogue.find_implementations(servers, "server", absent, selected),
+    }
+    app.catalogue.require_told("--set", {name: [value] for name, value in parameters.items()}, players)
+    app.catalogue.require_told("--vary", sweeps, players)
     return Request(
         scenarios=selected,
-        clients=app.catalogue.find_implementations(clients, "client", absent, selected),
-        servers=app.catalogue.find_implementations(servers, "server", absent, selected),
+        clients=players["client"],
+        servers=players["server"],
         default_roles=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
         pairs=pairs.value,
         engine=engine.value,
@@ -467,6 +474,14 @@ Draw = Annotated[
     ),
 ]
 
+CheckReal = Annotated[
+    bool,
+    typer.Option(
+        "--check-real",
+        help="Then run each implementation with itself in real time, too, and print both beside each other.",
+    ),
+]
+
 Html = Annotated[
     Path | None, typer.Option("--html", help="End with a site of these cells in this folder, and its address.")
 ]
@@ -499,6 +514,7 @@ class RunArguments:
     draw: Draw = True
     html: Html = None
     evidence: KeptEvidence = None
+    check_real: CheckReal = False
     cluster: Cluster = ""
     cluster_tls: ClusterTls = None
     cluster_files: ClusterFiles = ""
@@ -536,6 +552,24 @@ class RunArguments:
 
         many = bool(request.vary) or any(item.vary or item.study for item in request.scenarios)
         return default_evidence(request.engine, many=many) if self.evidence is None else self.evidence.value
+
+    @property
+    def in_real_time(self) -> RunArguments:
+        """The arguments of the runs of `check_real`: each implementation with itself on Compose. Raises InputError."""
+        if self.engine != EngineChoice.VIRTUAL:
+            raise InputError("--check-real: these runs are in real time already", "add --engine virtual")
+        if self.shard or self.expect:
+            raise InputError("--check-real: a shard, or an expectation, has one engine", "leave --check-real out")
+        return replace(
+            self,
+            engine=EngineChoice.COMPOSE,
+            pairs=PairsChoice.ITSELF,
+            sim_kernel=KernelChoice.AUTO,
+            jobs=None,
+            cluster="",
+            verify="",
+            check_real=False,
+        )
 
     def options(self, request: Request) -> Options:
         """The options of the runs of its request. Raises InputError."""

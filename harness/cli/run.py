@@ -102,6 +102,8 @@ def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -
     app = asking.open()
     request = asking.request(app)
     options = asking.options(request)
+    # An error in what is run last is better now than after minutes of runs, too.
+    real_time = _RealTime(asking.in_real_time, app) if asking.check_real else None
     if asking.html is not None:
         from harness.report.site.build import require_site_folder
 
@@ -116,17 +118,84 @@ def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -
         unbuilt, results = error, error.results
     except KeyboardInterrupt:
         raise interrupted_exit() from None
-    print_document(results_document(results), as_json=asking.as_json)
+    if not asking.as_json:
+        print_document(results_document(results, reasons=False))
+    real_results = real_time.results() if real_time is not None else []
+    every = [*results, *real_results]
+    if asking.as_json:
+        print_document(results_document(every), as_json=True)
     if not asking.as_json and (migrations := cells_with_moves(results)):
         print_document(migration_document(migrations))
+    if not asking.as_json:
+        _print_effects(results)
     if asking.draw:
         draw_comparisons(results, app.store.root / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
-    if asking.html is not None:
-        console().print(write_site(app, results, asking.html), soft_wrap=True)
+    site = write_site(app, every, asking.html) if asking.html is not None else ""
+    if asking.as_json:
+        if site:
+            console().print(site, soft_wrap=True)
+    else:
+        _print_closing(results, real_results, site)
     if unbuilt is not None:
         raise unbuilt
     return code_of(results)
+
+
+class _RealTime:
+    """The runs of `--check-real`: each implementation with itself on Compose."""
+
+    def __init__(self, asking: RunArguments, app: App) -> None:
+        """Plan the runs. Raises InputError."""
+        self._app, self._request = app, asking.request(app)
+        self._options = asking.options(self._request)
+
+    def results(self) -> list[CellResult]:
+        """Run what is not stored. An error is a warning: the verdicts in virtual time are valid all the same."""
+        from harness.execution.events import Warned
+        from harness.execution.scheduler import UnbuiltError
+        from harness.report.progress import ProgressPrinter
+
+        sys.stdout.flush()
+        talk = ProgressPrinter(console())
+        try:
+            with talk, handle_interrupts(talk.interrupted, self._app.kill_all):
+                return self._app.run(self._request, self._options, talk)
+        except UnbuiltError as error:
+            talk(Warned(error.message))
+            return error.results
+        except HarnessError as error:
+            talk(Warned(f"nothing in real time: {error.message}"))
+            return []
+        except KeyboardInterrupt:
+            raise interrupted_exit() from None
+
+
+def _print_effects(results: Sequence[CellResult]) -> None:
+    """Print what the factors of studies and sweeps are worth, as `report study` does; nothing without any."""
+    from harness.doe.effects import analyse_all
+    from harness.doe.effects.samples import group_profiles
+    from harness.report.effects import effects_document
+
+    if len(results) < 2 or not any(result.cell.parameters or result.cell.scenario.study for result in results):
+        return
+    evaluated = analyse_all(results), group_profiles(results)
+    if any(evaluated):
+        print_document(effects_document(evaluated))
+
+
+def _print_closing(results: Sequence[CellResult], real_results: Sequence[CellResult], site: str) -> None:
+    """Print what matters of the cells, at the end of the output."""
+    from harness.report.closing import closing_document
+    from harness.report.compare import comparisons
+
+    ran = {(result.cell.scenario.name, result.cell.client.name, result.cell.server.name) for result in real_results}
+    both = [
+        result
+        for result in (*results, *real_results)
+        if (result.cell.scenario.name, result.cell.client.name, result.cell.server.name) in ran
+    ]
+    print_document(closing_document(results, site=site, compared=comparisons(both)))
 
 
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:

@@ -124,6 +124,16 @@ def unreached_value(run: Run, name: MetricName, *, failed: bool) -> float | None
 
 
 @dataclass(frozen=True)
+class CommandWords:
+    """The words of a command line that the cell itself does not know."""
+
+    scenario: str = ""
+    """The scenario's file, where its name alone does not find it; empty where it does."""
+    options: tuple[str, ...] = ()
+    """Further options: `--store`, `--image`, `--manifest`, each followed by its value."""
+
+
+@dataclass(frozen=True)
 class CellResult:
     """The runs of one cell, and their verdict."""
 
@@ -135,6 +145,8 @@ class CellResult:
     staleness: tuple[str, ...] = ()
     """What of it is not of today, in words (see `harness.evaluation.staleness`); empty where all is, or nobody asked.
     """
+    words: CommandWords = CommandWords()
+    """What a command that runs the cell again has to name besides the cell's own parts."""
 
     @cached_property
     def outcomes(self) -> dict[str, int]:
@@ -255,11 +267,11 @@ class CellResult:
             return ""
         run, _, folder = self.last
         if self.cell.virtual_time:
-            return repeat_command(self.cell, run.repetition)
+            return repeat_command(self.cell, run.repetition, self.words)
         if file_status(folder.resolve() / "compose.yaml") is None:
             return ""
         if not _is_lab_of(run, folder.resolve()):
-            return repeat_command(self.cell, run.repetition)
+            return repeat_command(self.cell, run.repetition, self.words)
         files = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
         return shlex.join(["docker", "compose", *files, "up", "--abort-on-container-exit"])
 
@@ -286,13 +298,21 @@ def _is_lab_of(run: Run, folder: Path) -> bool:
     return parts == ("www", "certs", cache) and cache.is_absolute() and ".." not in cache.parts and is_cache(cache)
 
 
-def repeat_command(cell: Cell, repetition: int) -> str:
+def repeat_command(cell: Cell, repetition: int, further: CommandWords = CommandWords()) -> str:
     """A shell command that makes a repetition of a cell again with its engine."""
-    words = ["harness", "run", cell.scenario.name, "--clients", cell.client.name, "--servers", cell.server.name]
+    words = [
+        "harness",
+        "run",
+        further.scenario or cell.scenario.name,
+        "--clients",
+        cell.client.name,
+        "--servers",
+        cell.server.name,
+    ]
     words += ["--engine", cell.engine, "--seed", str(cell.seed), "--repeat", str(repetition + 1)]
     for name, value in sorted(cell.parameters.items()):
         words += ["--set", f"{name}={value}"]
-    return ("HARNESS_CPU=host " if cell.host_cpu else "") + shlex.join([*words, "--fresh"])
+    return ("HARNESS_CPU=host " if cell.host_cpu else "") + shlex.join([*words, *further.options, "--fresh"])
 
 
 # --- Where the time of a cell's transfers went.

@@ -20,6 +20,8 @@ from harness.scenario.schema import Scenario
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA, Comparison, adjust_holm, compare, required_repetitions
 
+#: Share of the best from which on a single run's difference is called one.
+CLEAR_SHARE = 0.01
 #: Parameters whose values need no name in a label.
 _SELF_EXPLANATORY = frozenset({"congestion_control"})
 
@@ -70,6 +72,21 @@ class Ranking:
     """At least two, the best first; the smallest first for a metric without a better direction."""
     unranked: tuple[str, ...] = ()
     """Labels of cells that have no value."""
+
+    @property
+    def has_clear_best(self) -> bool:
+        """Whether the first cell is better than the second by more than chance may do.
+
+        The second differs by the test. Or nothing can be tested, and it is away by more than `CLEAR_SHARE`.
+        """
+        second = self.cells[1]
+        if self.better == "neutral" or second.comparison is None:
+            return False
+        if second.differs:
+            return True
+        factor = second.comparison.factor
+        apart = factor is None or factor <= 0 or max(factor, 1 / factor) > 1 + CLEAR_SHARE
+        return second.p is None and second.comparison.factor != 1 and apart
 
     @property
     def name(self) -> str:

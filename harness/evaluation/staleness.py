@@ -53,4 +53,5 @@ def outdated_note(results: Sequence[CellResult]) -> str:
         f"{difference} ({count})"
         for difference, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     )
-    return f"{MARK} {len(stale)} of {len(results)} are not of today's bits. What differs: {parts}."
+    outdated = f"{MARK} {len(stale)} of {len(results)} were run with other code or images than today's."
+    return f"{outdated} They differ in {parts}."

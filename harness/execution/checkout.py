@@ -37,7 +37,7 @@ from harness.store.identity import read_ledger, with_key
 from harness.topology import build_lab
 
 if TYPE_CHECKING:
-    from harness.evaluation.cell_result import CellResult
+    from harness.evaluation.cell_result import CellResult, CommandWords
     from harness.execution.measured_store import StoredResults
     from harness.store.provenance import Provenance
     from harness.store.results import Store, StoreReader
@@ -67,10 +67,12 @@ class App:
     ) -> None:
         """`warn`: called for stored runs that cannot be read; `stand_ins`: implementation → replacement image."""
         self.paths = places
+        self._stand_ins = dict(stand_ins)
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
         """Equivalent digests of engines, simulator and images."""
         self._warn = warn
+        self._stand_ins = dict(stand_ins)
         self.catalogue = Catalogue(places.root, tuple(manifests), _objective_mistakes, stand_ins)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)
@@ -108,7 +110,22 @@ class App:
         """The results of stored runs, measured again where the code is newer."""
         from harness.execution.measured_store import StoredResults
 
-        return StoredResults(self.stored_runs, self.store if self.stored_runs is self.store else None)
+        own = self.store if self.stored_runs is self.store else None
+        return StoredResults(self.stored_runs, own, self._command_words)
+
+    def _command_words(self, cell: Cell) -> CommandWords:
+        """What a command has to name to run a cell again: a file outside scenarios/, the store, manifests, images."""
+        from harness.evaluation.cell_result import CommandWords
+
+        options: list[str] = []
+        if self.paths.store.resolve() != (self.paths.root / "results").resolve():
+            options += ["--store", str(self.paths.store)]
+        names = {cell.client.name, cell.server.name, *cell.others}
+        for file in self.catalogue.manifests_of(names):
+            options += ["--manifest", str(file)]
+        for name in sorted(names & self._stand_ins.keys()):
+            options += ["--image", f"{name}={self._stand_ins[name]}"]
+        return CommandWords(self.catalogue.outside_file(cell.scenario.name), tuple(options))
 
     def matrix(
         self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None

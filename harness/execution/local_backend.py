@@ -62,7 +62,12 @@ class LocalBackend:
         builds_by_reference = {build.reference: build for needed in builds for build in self._missing_builds(needed)}
         self._builds |= builds_by_reference
         steps = [
-            Step(reference, build.name, build.seconds, frozenset(base.reference for base in build.bases.values()))
+            Step(
+                reference,
+                build.name,
+                images.build_seconds(build),
+                frozenset(base.reference for base in build.bases.values()),
+            )
             for reference, build in builds_by_reference.items()
         ]
         return frozenset(build.reference for build in builds), steps

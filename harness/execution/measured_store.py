@@ -9,7 +9,7 @@ from harness.analysis.metrics import VERSION, measure_with_series
 from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
 from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
-from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.cell_result import CellResult, CommandWords, point_of
 from harness.evaluation.retention import RequestedEvidence, suffices
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import PlannedRun
@@ -21,10 +21,18 @@ from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_err
 class StoredResults:
     """Results of the cells of one store."""
 
-    def __init__(self, store: StoreReader, own: Store | None) -> None:
-        """`own`: the same store if runs can be written to it, else None."""
+    def __init__(
+        self,
+        store: StoreReader,
+        own: Store | None,
+        words_of: Callable[[Cell], CommandWords] = lambda cell: CommandWords(),
+    ) -> None:
+        """`own`: the same store if runs can be written to it, else None. `words_of`: what a command that runs a cell
+        again names besides the cell's own parts.
+        """
         self._store = store
         self._own = own
+        self._words_of = words_of
 
     def result_of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
@@ -32,7 +40,7 @@ class StoredResults:
         pairs = tuple((run, measured) for run in runs if self._is_judgeable(run, measured := self.measured(run)))
         folders = tuple(self._store.folder(cell.key, run.repetition) for run, _ in pairs)
         verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
-        return CellResult(cell, pairs, verdict, folders)
+        return CellResult(cell, pairs, verdict, folders, words=self._words_of(cell))
 
     def _is_judgeable(self, run: Run, measured: MeasuredRun | None) -> bool:
         """Whether a run can be judged. A run whose measurements were lost cannot, and the store reports it."""

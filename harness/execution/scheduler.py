@@ -364,7 +364,9 @@ class Campaign:
         expected = self._backend.expected_seconds(cell)
         with self._changed:
             of = self._started_count + len(self._pending)
-            started = RunStarted(cell, item.repetition, number, of, expected, self._seconds())
+            # What ended runs took beside their estimates corrects the next one's.
+            likely = expected * (self._seconds_taken / self._expected if self._expected else 1.0)
+            started = RunStarted(cell, item.repetition, number, of, likely, self._seconds())
         self._listen(started)
         wall = self._backend.run(PlannedRun(cell, item.repetition))
         with self._changed:

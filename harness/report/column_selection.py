@@ -32,6 +32,9 @@ def columns(scenario: Scenario, requested: Sequence[MetricName] = ()) -> list[Me
     if scenario.flows[0].groups:
         return [_metric_column(MetricName(name, 0, "first"), scenario) for name in ("first_byte", "completion")]
     milestones = [_milestone_column(size.label(), "first") for size in scenario.milestones_within()]
+    if scenario.flows[0].carried not in scenario.milestones_within():
+        # The metric that ranks the cells is always a column. A milestone of the whole file is the same.
+        milestones.append(_metric_column(MetricName("completion", 0, "first"), scenario))
     if any(flow.repeat_after is not None for flow in scenario.flows):
         sizes = [size.label() for size in scenario.milestones_within()]
         unit = declared_metrics()["completion"].unit

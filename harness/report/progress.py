@@ -43,6 +43,8 @@ from harness.report.terminal import styled_text
 
 #: Longest silence without a terminal, seconds.
 SILENCE = 30.0
+#: Multiple of an estimate from which on it was wrong.
+OVERDUE = 1.25
 
 
 def duration_text(seconds: float) -> str:
@@ -59,8 +61,12 @@ def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
 
 
 def _progress(seconds: float, estimate: float) -> list[str]:
-    """Elapsed time against its estimate. Empty without an estimate."""
-    return [f"{seconds:.0f} s of about {duration_text(estimate)}"] if estimate else []
+    """Elapsed time against its estimate. Empty without an estimate. An estimate that was wrong is called so."""
+    if not estimate:
+        return []
+    if seconds > OVERDUE * estimate:
+        return [f"{seconds:.0f} s, longer than the {duration_text(estimate)} that were expected"]
+    return [f"{seconds:.0f} s of about {duration_text(estimate)}"]
 
 
 @dataclass
@@ -140,8 +146,7 @@ class ProgressPrinter:
         if activity and not runs:
             lines = [" · ".join([activity, *_progress(now - since, estimate)])]
         return lines + [
-            f"building {name}, {now - began:.0f} s of about {duration_text(expected)}"
-            for name, (expected, began) in builds
+            " · ".join([f"building {name}", *_progress(now - began, expected)]) for name, (expected, began) in builds
         ]
 
     def _now(self, activity: str, estimate: float) -> None:

@@ -54,7 +54,7 @@ def _cell_lines(ranking: Ranking) -> list[str]:
     """A sentence per cell. The common beginning of all labels appears once."""
     common = _common_words([cell.label.split() for cell in ranking.cells])
     best, *runners_up = ranking.cells
-    mark = "" if ranking.better == "neutral" else f"{BEST_MARK} "
+    mark = f"{BEST_MARK} " if ranking.has_clear_best else ""
     runs = f", n = {best.span.n}" if len({cell.span.n for cell in ranking.cells}) > 1 else ""
     lines = [f"{mark}{best.label}: {_figure(best, ranking.unit)}{runs}"]
     for cell in runners_up:

@@ -46,7 +46,8 @@ from harness.report.parameters import RequestedParameters, requested_parameters,
 from harness.report.ranking import ranking_blocks, ranking_data
 from harness.report.resumption import add_mark, footnotes, seed_of
 from harness.scenario.metric_names import MetricName
-from harness.scenario.schema import Objective
+from harness.scenario.parameters import PARAMETERS, ROLES
+from harness.scenario.schema import Objective, Scenario
 from harness.topology import flow_label
 from harness.units import Size
 
@@ -69,13 +70,16 @@ def verdict_span(status: str) -> Span:
     return Span(f"{symbol} {status}", style=colour)
 
 
-def results_document(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Document:
-    """Verdicts of the cells, all scenarios; and for a terminal a reproduction line per cell.
+def results_document(
+    results: Sequence[CellResult], requested: Sequence[MetricName] = (), *, reasons: bool = True
+) -> Document:
+    """Verdicts of the cells, all scenarios; and for a terminal a command that runs one of them again.
 
-    `requested`: metrics that replace the scenarios' own, and by which cells are ranked.
+    `requested`: metrics that replace the scenarios' own, and by which cells are ranked. `reasons`: whether a terminal
+    is told below the tables where the time went (`harness.report.closing` says it otherwise).
     """
     data = DeferredData(lambda: _document_data(results, requested))
-    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested)))
+    return Document(data, DeferredBlocks(lambda: _document_blocks(results, requested, reasons)))
 
 
 def _document_data(results: Sequence[CellResult], requested: Sequence[MetricName]) -> dict[str, Any]:
@@ -91,32 +95,48 @@ def _document_data(results: Sequence[CellResult], requested: Sequence[MetricName
     }
 
 
-def _document_blocks(results: Sequence[CellResult], requested: Sequence[MetricName]) -> list[Block]:
+def _document_blocks(results: Sequence[CellResult], requested: Sequence[MetricName], reasons: bool) -> list[Block]:
     if not results:
         return [Paragraph("no stored runs match", medium="terminal")]
-    reproductions = [result.reproduction for result in results if result.reproduction]
     return [
-        *results_blocks(results, requested),
+        *results_blocks(results, requested, reasons=reasons),
         Paragraph(effort_summary(results), "dim", "terminal"),
-        Paragraph("again:", "dim", "terminal"),
-        BulletList(reproductions, "dim", medium="terminal"),
+        *_example_command(results),
     ]
 
 
-def results_blocks(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> list[Block]:
-    """The verdicts of all scenarios as part of a page."""
-    return [block for cells in group_by_scenario(results) for block in scenario_blocks(cells, requested)]
+def _example_command(results: Sequence[CellResult]) -> list[Block]:
+    """A command that runs one of the cells again. `--json` and the site have one for each."""
+    commands = [(result.name, command) for result in results if (command := result.reproduction)]
+    if not commands:
+        return []
+    name, command = commands[0]
+    each = "" if len(commands) == 1 else f" (--json and the site have this line for each of {len(commands)} cells)"
+    return [
+        Paragraph(f"run {name} again{each}:", "dim", "terminal"),
+        BulletList([command], "dim", medium="terminal"),
+    ]
 
 
-def scenario_blocks(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> list[Block]:
-    """One scenario's table, with its reference lines, notes and rankings."""
+def results_blocks(
+    results: Sequence[CellResult], requested: Sequence[MetricName] = (), *, reasons: bool = True
+) -> list[Block]:
+    """The verdicts of all scenarios as part of a page. `reasons`: see `results_document`."""
+    groups = group_by_scenario(results)
+    return [block for cells in groups for block in scenario_blocks(cells, requested, reasons=reasons)]
+
+
+def scenario_blocks(
+    results: Sequence[CellResult], requested: Sequence[MetricName] = (), *, reasons: bool = True
+) -> list[Block]:
+    """One scenario's table, with its reference lines, notes and rankings. `reasons`: see `results_document`."""
     flows = flow_table(results, requested)
     rankings = rank_cells(results, ranking_metrics(results[0].cell.scenario, requested))
     return [
         Paragraph(_title(results, requested)),
         scenario_table(results, requested),
         *([flows] if flows is not None else []),
-        *_notes(results),
+        *_notes(results, reasons),
         *ranking_blocks(rankings),
     ]
 
@@ -145,6 +165,7 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
     shown_columns = [
         *(Column(Span(name, code=True), identifies=True, right=True) for name in parameters.varied),
         *_PAIR_COLUMNS,
+        *([Column("observed", text=SENTENCE_WIDTH // 2, medium="terminal")] if parameters.varied else []),
         Column("verdict"),
         Column("n", right=True),
         *(Column(heading.removesuffix(" s") if seconds else heading, right=True) for _, heading in headed),
@@ -155,7 +176,8 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
     for reference in reference_lines([result.cell for result in results], [metric for metric, _ in headed]):
         values, name = reference.placed(parameters.varied)
         texts = [text.removeprefix("≤ ") for text in reference.texts]
-        named: list[Phrase] = [*values, "", name, Span(name, emphasis=True), "", ""]
+        observed = [""] if parameters.varied else []
+        named: list[Phrase] = [*values, "", name, Span(name, emphasis=True), *observed, "", ""]
         row = Row([*named, *texts, *([""] if goodput else []), ""], reference=True)
         rows += [row] if any(texts) or not requested else []
     reasons = [""] * len(rows) if requested else [_because(result) for result in results]
@@ -200,6 +222,7 @@ def _row(
         [
             *parameter_entries(result, parameters),
             *_pair_cells(result, marked_old),
+            *([observed_text(result, parameters.varied)] if parameters.varied else []),
             verdict_span(result.verdict.status),
             str(completed) if completed == len(result.runs) else f"{completed}/{len(result.runs)}",
             *figures,
@@ -247,7 +270,7 @@ def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = 
     return Table(shown_columns, rows)
 
 
-def _notes(results: Sequence[CellResult]) -> list[Block]:
+def _notes(results: Sequence[CellResult], reasons: bool) -> list[Block]:
     """Notes below a table. Those of a terminal say more: a page has other places for it."""
     shortfalls = [
         f"{result.name}: {result.shortfall}." for result in results if FAILED_TRANSFER & result.outcomes.keys()
@@ -256,18 +279,18 @@ def _notes(results: Sequence[CellResult]) -> list[Block]:
     return [
         *(Paragraph(text, medium="markdown") for text in shortfalls),
         *(Paragraph(text) for text in (*footnotes(results), *([stale] if stale else []))),
-        BulletList(_terminal_notes(results), medium="terminal"),
+        BulletList(_terminal_notes(results, reasons), medium="terminal"),
     ]
 
 
-def _terminal_notes(results: Sequence[CellResult]) -> list[Phrase]:
+def _terminal_notes(results: Sequence[CellResult], reasons: bool) -> list[Phrase]:
     notes: list[Phrase] = []
     if (flows := max((len(result.cell.scenario.flows) for result in results), default=0)) > _MOST_FLOWS:
         notes.append(f"the first {_MOST_FLOWS} of {flows} flows are listed; measured.json of each run has all")
-    if reasons := diagnosis.time_lines(results):
-        notes += ["where the time went:", *(f"  {line}" for line in reasons)]
-    if reasons := diagnosis.failure_lines(results):
-        notes += ["what did not finish:", *(f"  {line}" for line in reasons)]
+    if reasons and (lines := diagnosis.time_lines(results)):
+        notes += ["where the time went:", *(f"  {line}" for line in lines)]
+    if reasons and (lines := diagnosis.failure_lines(results)):
+        notes += ["what did not finish:", *(f"  {line}" for line in lines)]
     for kept, lost in (("figures", "packet, qlog or log"), ("captures", "qlog")):
         if count := sum(run.evidence == kept for result in results for run, _ in result.runs):
             notes.append(
@@ -290,10 +313,23 @@ def _terminal_notes(results: Sequence[CellResult]) -> list[Phrase]:
             last = result.last
             if last is not None and result.verdict.status == "error":
                 notes += [Span(f"    | {line}", style="dim") for line in last[0].outcome.log_tail[-6:]]
+    return notes + [Span(line, style="yellow") for line in _warning_lines(results)]
+
+
+def _warning_lines(results: Sequence[CellResult]) -> list[str]:
+    """The warnings about runs, each once, with the cells that it is about."""
+    cells_by_warning: dict[str, list[str]] = {}
+    for result in results:
         # `report metrics` says why metrics of flows are absent.
-        cautions = run_warnings(result.runs, flows_too=False)
-        notes += [Span(f"{name}: warning: {text}", style="yellow") for text in cautions]
-    return notes
+        for text in run_warnings(result.runs, flows_too=False):
+            cells_by_warning.setdefault(text, []).append(result.name)
+    lines = []
+    for text, names in cells_by_warning.items():
+        scope = names[0]
+        if len(names) > 1:
+            scope = f"all {len(results)} cells" if len(names) == len(results) else ", ".join(names)
+        lines.append(f"{scope}: warning: {text}")
+    return lines
 
 
 def _rests_on_one_run(result: CellResult) -> bool:
@@ -310,6 +346,14 @@ def _objective_text(objectives: Sequence[Objective], metric: str) -> str:
     if objective is None and "milestone" not in metric and "completion" not in metric:
         return ""
     return "open" if objective is None else f"{'≤' if objective.at_most is not None else '≥'} {objective.bound:g}"
+
+
+def _demand(scenario: Scenario, metric: str) -> str:
+    """The objective on a metric. The milestone of the whole file is the completion."""
+    flow = scenario.flows[0]
+    text = _objective_text(scenario.objectives, metric)
+    whole = flow.carried is not None and metric == f"milestone_{flow.carried.label()}"
+    return _objective_text(scenario.objectives, "completion") if whole and text == "open" else text
 
 
 class ReferenceLine(NamedTuple):
@@ -336,7 +380,7 @@ def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> l
     scenario = cells[0].scenario
     metrics = [name.text(len(scenario.flows)) for name in requested]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
-    lines = [ReferenceLine("objective", {}, [_objective_text(scenario.objectives, metric) for metric in metrics])]
+    lines = [ReferenceLine("objective", {}, [_demand(scenario, metric) for metric in metrics])]
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
         (
             "textbook slow start",
@@ -373,6 +417,28 @@ def parameter_entries(result: CellResult, parameters: RequestedParameters) -> li
         observed = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
         entries.append(text + observed)
     return entries
+
+
+def observed_text(result: CellResult, varied: Sequence[str]) -> str:
+    """What the last run shows of the varied endpoint parameters: 'server.congestion_control cubic'.
+
+    'not seen' where no file of the run shows a parameter.
+    """
+    last = result.last
+    if last is None or last[1] is None:
+        return "–"
+    texts = []
+    for full in dict.fromkeys(full for name in varied for full in full_names(name)):
+        role, _, parameter = full.partition(".")
+        if role not in ROLES or parameter not in PARAMETERS or full not in result.cell.parameters:
+            continue
+        values = dict.fromkeys(
+            item.value if isinstance(item.value, str) else f"{item.value:.4g}"
+            for item in last[1].observed
+            if (item.role, item.parameter) == (role, parameter)
+        )
+        texts.append(f"{full} {' or '.join(values) or 'not seen'}")
+    return ", ".join(texts) or "–"
 
 
 def _ack_limited(cell: Cell, size: Size) -> float:

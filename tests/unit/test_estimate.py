@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.environment import REFERENCE
+from harness.engine.images.build import Images
 from harness.execution.estimates import load_experience
 from harness.outcome import Cell, Outcome, Run
 from harness.planning.estimate import (
@@ -25,7 +26,7 @@ from harness.planning.estimate import (
 from harness.scenario.schema import Flow, Scenario
 from harness.store.parquet import ColumnStore
 from harness.store.results import Store
-from tests.examples import cell, implementation, scenario
+from tests.examples import ROOT, cell, implementation, scenario
 
 FOLDS = 8
 
@@ -193,3 +194,13 @@ def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
     assert duration_model.expected_seconds(tested_cell) == pytest.approx(77 * 1.1)
     # One that crashed says nothing of how long a run takes.
     assert math.isfinite(duration_model.expected_seconds(cell(engine="compose")))
+
+
+def test_what_a_build_took_is_the_next_estimate(tmp_path: Path) -> None:
+    images = Images(ROOT / "images", tmp_path)
+    assert images.build_seconds(images.go) == images.go.seconds
+    images._remember(images.go, 12.34)
+    again = Images(ROOT / "images", tmp_path)
+    assert (again.build_seconds(images.go), again.build_seconds(images.rust)) == (12.3, images.rust.seconds)
+    (tmp_path / "build-times.json").write_text("[")
+    assert images.build_seconds(images.go) == images.go.seconds

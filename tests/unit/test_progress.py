@@ -76,7 +76,7 @@ def test_of_runs_side_by_side_each_has_its_own_phase() -> None:
     assert "… [1/2] test/case alpha→beta #0 · transfer · 31 s of about 40 s\n" in first
     assert "… [2/2] test/case alpha→beta #1 · measure · 31 s of about 40 s\n" in first
     assert "[1/2] test/case alpha→beta #0 ✓ pass after" in second
-    assert "… [2/2] test/case alpha→beta #1 · measure · 62 s of about 40 s" in second
+    assert "… [2/2] test/case alpha→beta #1 · measure · 62 s, longer than the 40 s that were expected" in second
     assert "… [1/2]" not in second
 
 
@@ -129,8 +129,8 @@ def test_builds_beside_are_told_with_what_waits_for_them() -> None:
     for words in (
         "building the image go (about 30 s)",
         "… [1/3] test/case alpha→beta #0 · 31 s of about 40 s\n",
-        "… building go, 31 s of about 30 s\n",
-        "… building quiche, 31 s of about 5 min\n",
+        "… building go · 31 s of about 30 s\n",
+        "… building quiche · 31 s of about 5 min\n",
         "the image go is built, after 12 s",
         "waiting for the image quiche (about 3 min left)",
         "… waiting for the image quiche\n",

@@ -7,6 +7,7 @@ on every machine, and an unchanged image is not built again.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -47,6 +48,7 @@ from harness.engine.images.registry import Registry
 from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
 from harness.scenario.schema import RELEASES_FILE, RELEASES_FOLDER, Implementation, Version
+from harness.writing import replace_file
 
 # --- Build contexts: their identity, and a copy to build from.
 
@@ -167,6 +169,9 @@ _CA_BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
+
+#: Below the state's folder: label of a build → seconds that the last one took here.
+_BUILD_TIMES = "build-times.json"
 
 #: Called before an image is made: its name, and the seconds it is expected to take.
 Announce = Callable[[str, float], None]
@@ -410,9 +415,28 @@ class Images:
             return True
         for item in missing:
             if item is build or not self._pull_build(item):
-                announce(item.label if item.release else item.name, item.seconds)
+                announce(item.label if item.release else item.name, self.build_seconds(item))
+                started = time.monotonic()
                 self._run_build(item, jobs)
+                self._remember(item, time.monotonic() - started)
         return bool(missing)
+
+    def build_seconds(self, build: Build) -> float:
+        """Seconds that a build is expected to take: what the last one of its recipe took here, else its manifest's."""
+        return self._build_times().get(build.label, build.seconds)
+
+    def _build_times(self) -> dict[str, float]:
+        with suppress(OSError, ValueError):
+            times = json.loads((self._state / _BUILD_TIMES).read_text())
+            if isinstance(times, dict):
+                return {name: float(value) for name, value in times.items() if isinstance(value, int | float)}
+        return {}
+
+    def _remember(self, build: Build, seconds: float) -> None:
+        """Keep what a build took, for the next estimate. A disk that refuses costs only that."""
+        with self._lock, suppress(OSError):
+            times = {**self._build_times(), build.label: round(seconds, 1)}
+            replace_file(self._state / _BUILD_TIMES, json.dumps(times, indent=1).encode())
 
     def bound_releases(self, cache: Cache) -> list[str]:
         """Remove images of releases, the least recently used first, until the cache and they are within its limit.

@@ -115,8 +115,11 @@ def ranking_chart(ranking: Ranking) -> Chart | None:
         for cell in cells
         if cell.unfinished
     ]
+    # From zero: a difference of 1 % is 1 % of the way.
     log_scale = min(values) > 0 and max(values) / min(values) > _FAR
-    scale = alt.Scale(type="log", nice=True) if log_scale else alt.Scale(zero=False, nice=True, padding=8)
+    scale = (
+        alt.Scale(type="log", nice=True) if log_scale else alt.Scale(domain=[0, axis_end(*values, edge)], nice=False)
+    )
     unit = f" ({ranking.unit})" if ranking.unit != "1" else ""
     x, low = (
         alt.X(f"{field}:Q", title=f"{ranking.name}{unit}", scale=scale, axis=alt.Axis(tickCount=6))

@@ -145,7 +145,7 @@ def response_curves(analyses: Sequence[Analysis], factor: str) -> dict[str, Any]
         x = alt.X("level:N", sort=order, title=factor, axis=alt.Axis(labelAngle=0))
         values = [row[4] for row in rows if row[4] > 0]
         log_scale = bool(values) and max(values) / min(values) > 8
-        scale = alt.Scale(type="log") if log_scale else alt.Scale(zero=False, nice=True)
+        scale = alt.Scale(type="log") if log_scale else alt.Scale(zero=True, nice=True)
         y, low = (alt.Y(f"{name}:Q", title="seconds", scale=scale) for name in ("value", "low"))
         dash = alt.StrokeDash("time:N", sort=None, title=None)
         line = Marks(frame).mark_line(color=INK, point={"color": INK, "size": 30}).encode(x=x, y=y, strokeDash=dash)

@@ -288,7 +288,7 @@ def cell_page(result: CellResult) -> CellPage:
         _link_proof_row(result),
         tuple(_parameter_rows(result)),
         tuple(_runs(result)),
-        result.reproduction or repeat_command(cell, result.runs[-1][0].repetition),
+        result.reproduction or repeat_command(cell, result.runs[-1][0].repetition, result.words),
         tuple(run_warnings(result.runs, flows_too=True)),
         tuple(deviation_sentences(result.runs)),
         tuple(_facts(result)),
