@@ -245,8 +245,11 @@ def _disagreement(mismatch: Disagreement) -> dict[str, Any]:
     }
 
 
-def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place: str) -> dict[str, Any]:
-    """The runner's own document of the cells. `titles`: case → what it is; `place`: where the runs are kept."""
+def result_json(results: Sequence[CellResult], titles: Mapping[str, str], log_folder: str) -> dict[str, Any]:
+    """The runner's own document of the cells. `titles`: case → what it is.
+
+    `log_folder`: the name of the folder of logs, which the runner's site links to below its own; empty for none.
+    """
     cells = testcase_cells(results)
     urls = {
         implementation.name: implementation.project
@@ -257,7 +260,7 @@ def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place:
     wall_times = [run.wall for cell in cells for run, _ in cell.runs]
     start = min(start_times, default=0.0)
     end = max((run_start + wall for run_start, wall in zip(start_times, wall_times, strict=True)), default=0.0)
-    return to_document(matrix_of(results), titles, urls, start, end, place)
+    return to_document(matrix_of(results), titles, urls, start, end, log_folder)
 
 
 # --- What did not succeed.

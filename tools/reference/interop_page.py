@@ -32,6 +32,7 @@ harness run interop/retry --clients quic-go --servers quinn --engine virtual
 harness report interop                                           # the grid, and what failed and why
 harness report interop --from result.json                        # beside a published one, with where the two disagree
 harness report interop --result-json > result.json               # as the runner writes it
+harness report interop --result-json --logs night > result.json  # and the logs and captures that its links name
 harness report interop --checks                                  # what checks of a scenario can demand
 harness interop judge logs/                                      # a log directory of the runner's run.py, judged here
 ```
