@@ -25,7 +25,7 @@ from harness.analysis.interop.matrix import (
     disagreements,
     relabel_unsupported,
 )
-from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, Check, case_of
+from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, PATH_CHECKS, Check, case_of
 from harness.analysis.interop.responsibility import Blame, Responsibility, find_blame
 from harness.analysis.interop.runner_json import to_document
 from harness.analysis.interop.runner_logs import JudgedRun
@@ -273,6 +273,7 @@ _OWNER_TITLES: dict[Responsibility | None, str] = {
 }
 #: Number of different sentences that say why an implementation fails with everybody.
 _MAX_SENTENCES = 2
+_UNSEEN_TITLE = "Moves that nobody saw: a single path was used"
 _EVERYBODY_TITLE = "What an implementation fails with every peer, which counts as unsupported"
 
 
@@ -291,6 +292,15 @@ class _FailedEntry:
     @property
     def whose(self) -> Responsibility | None:
         return None if self.finding is None else self.finding.whose
+
+    @property
+    def unseen_move(self) -> str:
+        """What a check saw of a client that was to change its path, and stayed on one; empty for any other failure.
+
+        A path that was used has a packet, which the check's failure names.
+        """
+        check = None if self.entry.failure is None else self.entry.failure.check
+        return check.sentence if check is not None and check.check in PATH_CHECKS and check.packet is None else ""
 
     @property
     def where(self) -> str:
@@ -316,7 +326,8 @@ def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
     failures = _failed_entries(matrix)
     if not failures:
         return []
-    unattributed = [failure for failure in failures if failure.finding is None]
+    unseen_moves = [failure for failure in failures if failure.finding is None and failure.unseen_move]
+    unattributed = [failure for failure in failures if failure.finding is None and not failure.unseen_move]
     everybody_groups = _group_by_everybody([failure for failure in unattributed if failure.entry.relabelled])
     unexplained = [failure for failure in unattributed if not failure.entry.relabelled]
     blocks: list[Block] = [_failures_table(failures, "terminal")]
@@ -325,11 +336,13 @@ def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
         if section:
             table = _failures_table(section, "markdown") if owner is None else _findings_table(section)
             blocks += [_part_title(title, f" ({len(section)})."), table]
+    if unseen_moves:
+        blocks += [_part_title(_UNSEEN_TITLE, f" ({len(unseen_moves)})."), _unseen_moves_table(unseen_moves)]
     if everybody_groups:
         note = f" ({sum(map(len, everybody_groups))}; nobody has looked into it)."
         blocks += [_part_title(_EVERYBODY_TITLE, note), _everybody_table(everybody_groups)]
     # On a page one failure of a group represents it.
-    representatives = [*unexplained, *(group[0] for group in everybody_groups)]
+    representatives = [*unexplained, *unseen_moves[:1], *(group[0] for group in everybody_groups)]
     return [
         *blocks,
         *(_explanations(failures) if len(failures) <= _MAX_EXPLAINED else []),
@@ -413,20 +426,39 @@ def _failures_table(failures: Sequence[_FailedEntry], medium: Medium) -> Table:
 
 
 def _findings_table(failures: Sequence[_FailedEntry]) -> Table:
-    """A row per finding: implementation, failure, reason, cases and pairs, and the sentence of the first."""
+    """A row per finding: implementation, failure, reason, cases and pairs, and the sentence of the first.
+
+    Implementations with the same finding share a row.
+    """
     rows = []
-    ordered = sorted(failures, key=lambda failure: str(failure.finding))
-    for finding, group in groupby(ordered, key=lambda failure: failure.finding):
-        members = list(group)
-        assert finding is not None
+    by_finding: dict[Blame, list[_FailedEntry]] = {}
+    for failure in failures:
+        if (finding := failure.finding) is not None:
+            by_finding.setdefault(replace(finding, implementation=""), []).append(failure)
+    for finding, members in sorted(by_finding.items(), key=lambda item: _first_name(item[1])):
         places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in members)
-        implementation = f"{finding.implementation} as a {finding.role}"
+        names = sorted({failure.finding.implementation for failure in members if failure.finding is not None})
+        implementation = f"{', '.join(names)} as a {finding.role}"
         example = (f"{members[0].where}: ", Span(members[0].entry.sentence, quoted=True))
         cases = ", ".join(CASES[case] for case in finding.cases)
         fails = Span(finding.reason, code=True) if finding.reason else cases
         rows.append(Row([implementation, fails, finding.why, places, example]))
     columns = [Column(heading) for heading in ("who", "fails", "why", "where it shows", "seen there")]
     return Table(columns, rows, medium="markdown")
+
+
+def _first_name(failures: Sequence[_FailedEntry]) -> str:
+    """The implementation of a group that comes first, with what sorts its findings."""
+    return min(f"{finding.implementation} {finding}" for failure in failures if (finding := failure.finding))
+
+
+def _unseen_moves_table(failures: Sequence[_FailedEntry]) -> Table:
+    """One row of all moves that the other side never saw: which cases, with whom, and what each check saw."""
+    cases = ", ".join(CASES[case] for case in CASES if any(failure.case == case for failure in failures))
+    places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in failures)
+    sentences = sorted({failure.unseen_move for failure in failures})
+    row = Row([cases, places, Span("; ".join(sentences), quoted=True)])
+    return Table([Column(heading) for heading in ("case", "pairs", "why")], [row], medium="markdown")
 
 
 def _everybody_table(groups: Sequence[Sequence[_FailedEntry]]) -> Table:

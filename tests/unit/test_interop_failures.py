@@ -176,3 +176,29 @@ def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
     assert (
         find_blame(("quinn", "quiche"), "rebind-port", replace(refused, failing_party=("server", "quiche"))) is not None
     )
+
+
+def test_moves_that_nobody_saw_are_one_row() -> None:
+    unseen = InteropCheck(check="migrated", asked=True, status="failed", sentence="the client used a single path")
+    stayed = TestcaseResult(
+        "failed", "migrated", "Migrated: the client used a single path.", None, Failure("k/0", unseen)
+    )
+    wrong = unseen.model_copy(update={"packet": 7, "sender": "client", "t": 0.5})
+    seen = replace(stayed, failure=Failure("l/0", wrong))
+    entries = {((client, "other"), "connectionmigration"): stayed for client in ("a", "b")}
+    entries |= {
+        (("c", "other"), "connectionmigration"): seen,
+        (("d", "other"), "connectionmigration"): TestcaseResult("succeeded"),
+    }
+    text = render_markdown(interop_document(InteropMatrix(tuple("abcd"), ("other",), entries)))
+    assert "**Moves that nobody saw: a single path was used** (2)." in text
+    assert "| CM | CM a → other, CM b → other | the client used a single path |" in text
+    # A move that was seen has a packet, and a row of its own.
+    assert "**What nobody has looked into** (1)." in text and "| CM | c → other | failed |" in text
+
+
+def test_implementations_with_the_same_finding_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = tuple(Blame("server", name, "amplification", "implementation", "Too much.") for name in ("y", "x"))
+    monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", both)
+    text = render_markdown(interop_document(_matrix(x=FAILED, y=FAILED)))
+    assert "| x, y as a server | `amplification` | Too much. | A a → x, A a → y, A b → x, A b → y |" in text
