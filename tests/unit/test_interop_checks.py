@@ -11,6 +11,7 @@ import pytest
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.evidence import Evidence, before_timeout
 from harness.analysis.interop.registry import CheckResult, Failed, NotExercised, Passed, Undetermined
+from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
 from tests.unit import wire_packets
 from tests.unit.captures import make_run
@@ -316,6 +317,24 @@ def test_what_is_not_is_caught(case: tuple[str, Any], made: Made, said: str) -> 
     found = _found(*case, made)
     assert isinstance(found, Failed), found
     assert said in found.sentence
+
+
+def test_another_client_hello_behind_a_retry_is_read_and_told() -> None:
+    """picoquic's client does so, against RFC 9000 §17.2.5.3; its secrets are those of the second."""
+    trace, talk = Trace(), Conversation()
+    hello = wire_packets.client_hello(talk.random)
+    trace.send("client", talk.long("client", "initial", wire_packets.crypto(hello)), size=1200)
+    trace.send("server", talk.retry(b"proof"))
+    talk.random = bytes(32)
+    shake_hands(trace, talk, token=b"proof")
+    evidence = trace.evidence(talk)
+    assert all(packet.plaintext is not None for packet in evidence.sent if packet.form is not Form.RETRY)
+    found = _found("retry", "used", lambda: evidence)
+    assert isinstance(found, Passed) and found.sentence.endswith(
+        "another ClientHello, which RFC 9000 §17.2.5.3 forbids"
+    )
+    found = _found("retry", "used", _retry)
+    assert isinstance(found, Passed) and "another" not in found.sentence
 
 
 def test_a_client_with_a_token_is_sent_no_retry() -> None:

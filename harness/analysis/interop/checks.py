@@ -145,7 +145,7 @@ def _begins_hello(packet: Packet) -> bool:
     needs_keys=False,
 )
 def retry(evidence: Evidence, policy: str) -> CheckResult:
-    """§17.2.5.3: a client does not restart its packet numbers."""
+    """§17.2.5.3: a client does not restart its packet numbers. Another ClientHello, as the runner, it lets pass."""
     sent = list(evidence.packets_of("server", Form.RETRY))
     if policy == "never":
         return Failed("the server sent a Retry", sent[0]) if sent else Passed("no Retry")
@@ -155,14 +155,18 @@ def retry(evidence: Evidence, policy: str) -> CheckResult:
     if b"" in tokens:
         return Failed("a Retry without a token", next(packet for packet in sent if not packet.header.token))
     highest = -1
+    before: bytes | None = None
     for packet in evidence.packets_of("client", Form.INITIAL):
         if not packet.header.token:
             highest = max(highest, -1 if packet.number is None else packet.number)
+            before = packet.hello_random or before
             continue
         if packet.number is not None and packet.number <= highest:
             return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
         if packet.header.token in tokens:
-            return Passed(f"the client came back with the token of {len(packet.header.token)} B")
+            text = f"the client came back with the token of {len(packet.header.token)} B"
+            other = None not in (before, packet.hello_random) and packet.hello_random != before
+            return Passed(f"{text}, and another ClientHello, which RFC 9000 §17.2.5.3 forbids" if other else text)
         return Failed("an Initial packet with a token that no Retry had", packet)
     return Failed("no Initial packet has a Retry's token")
 
