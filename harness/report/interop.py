@@ -5,6 +5,7 @@ Of failures: who seems responsible, the first wrong packet, and endpoints' last 
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
 from collections import Counter
@@ -21,6 +22,7 @@ from harness.analysis.interop.matrix import (
     InteropMatrix,
     Pair,
     Party,
+    PassRate,
     TestcaseResult,
     disagreements,
     relabel_unsupported,
@@ -33,6 +35,7 @@ from harness.analysis.interop.verdict import SENDER_SIDE, ResultWord, run_result
 from harness.capture.artefacts import CAPTURE, KEYS, endpoint_path, last_log_lines
 from harness.capture.files import ARCHIVE
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count
 from harness.outcome import InteropCheck, VerdictStatus
 from harness.report.diagnosis import failure_sentence
 from harness.report.document import (
@@ -52,6 +55,7 @@ from harness.report.document import (
     join_phrases,
 )
 from harness.scenario.parameters import ROLES
+from harness.stats.intervals import share_interval
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, ResultWord] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
@@ -98,9 +102,12 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     pairs = [(result.cell.client.name, result.cell.server.name) for result in cells]
     entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
+    rates: dict[tuple[Pair, str], PassRate] = {}
     for pair, result in zip(pairs, cells, strict=True):
         case = case_of(result.cell.scenario.name)
         if case is not None:
+            if (rate := _pass_rate(result)).runs > 1:
+                rates[pair, case] = rate
             verdict = result.verdict
             entries[pair, case] = TestcaseResult(
                 result_word(result), verdict.reason, verdict.sentence, failure=_failure(result)
@@ -108,7 +115,12 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
         elif result.verdict.status == "pass" and (details := _details(result)):
             measured[pair, result.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
-    return relabel_unsupported(InteropMatrix(clients, servers, entries, measured))
+    return relabel_unsupported(InteropMatrix(clients, servers, entries, measured, rates))
+
+
+def _pass_rate(result: CellResult) -> PassRate:
+    words = Counter(run_result(run, measured).word for run, measured in result.runs)
+    return PassRate(words["succeeded"], words["succeeded"] + words["failed"])
 
 
 def result_word(result: CellResult) -> ResultWord:
@@ -171,7 +183,10 @@ def interop_document(matrix: InteropMatrix, published: InteropMatrix | None = No
             for ((client, server), name), details in matrix.measured.items()
         ],
     }
+    if matrix.rates:
+        data["rates"] = [_rate_data(pair, case, rate) for (pair, case), rate in matrix.rates.items()]
     blocks = [Paragraph(f"{_summary(matrix)}. {RESULT_LEGEND}."), _grid(matrix), *_failure_blocks(matrix)]
+    blocks += _rate_blocks(matrix)
     if published is not None:
         mismatches = disagreements(matrix, published)
         data["disagreements"] = [_disagreement(mismatch) for mismatch in mismatches]
@@ -195,6 +210,55 @@ def _grid_cells(matrix: InteropMatrix, client: str) -> Iterator[Phrase]:
             Span(f"{symbol} {text}", style=style) for (symbol, style), text in _cases_by_mark(matrix, (client, server))
         ]
         yield join_phrases(words, LineBreak())
+
+
+# --- How often a case succeeds where chance decides: runs with different seeds.
+
+
+def _rate_blocks(matrix: InteropMatrix) -> list[Block]:
+    """A grid per case with several runs a pair: how many succeeded, and the interval of the chance to."""
+    blocks: list[Block] = []
+    for case, abbreviation in CASES.items():
+        rates = {pair: rate for (pair, named), rate in matrix.rates.items() if named == case}
+        if not rates:
+            continue
+        total = PassRate(sum(rate.succeeded for rate in rates.values()), sum(rate.runs for rate in rates.values()))
+        certain = sum(rate.succeeded == rate.runs for rate in rates.values())
+        text = (
+            f": {total.succeeded} of {total.runs} runs succeeded; {certain} of {format_count(len(rates), 'pair')} "
+            "always did. Every run has a seed of its own. In brackets: Wilson's interval of 95 %."
+        )
+        title = f"How often {abbreviation} ({case}) succeeds"
+        blocks += [Paragraph((Span(title, strong=True), text)), _rate_grid(rates)]
+    return blocks
+
+
+def _rate_grid(rates: Mapping[Pair, PassRate]) -> Table:
+    clients, servers = (sorted({pair[index] for pair in rates}) for index in (0, 1))
+    columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=8) for name in servers)]
+    rows = [
+        Row([client, *(_rate_text(rates[client, name]) if (client, name) in rates else "" for name in servers)])
+        for client in clients
+    ]
+    return Table(columns, rows)
+
+
+def _rate_text(rate: PassRate) -> str:
+    """'17/20 (64–95 %)'; ends are rounded outwards."""
+    low, high = share_interval(rate.succeeded, rate.runs)
+    return f"{rate.succeeded}/{rate.runs} ({math.floor(100 * low)}–{math.ceil(100 * high)} %)"
+
+
+def _rate_data(pair: Pair, case: str, rate: PassRate) -> dict[str, Any]:
+    low, high = share_interval(rate.succeeded, rate.runs)
+    return {
+        "client": pair[0],
+        "server": pair[1],
+        "case": case,
+        "succeeded": rate.succeeded,
+        "runs": rate.runs,
+        "interval": [round(low, 4), round(high, 4)],
+    }
 
 
 def _disagreements_table(mismatches: Sequence[Disagreement]) -> Table:
@@ -326,8 +390,14 @@ def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
     failures = _failed_entries(matrix)
     if not failures:
         return []
+    by_chance = {place for place, rate in matrix.rates.items() if 0 < rate.succeeded < rate.runs}
     unseen_moves = [failure for failure in failures if failure.finding is None and failure.unseen_move]
-    unattributed = [failure for failure in failures if failure.finding is None and not failure.unseen_move]
+    # Chance decides where some runs succeed: how often is a table of its own.
+    unattributed = [
+        failure
+        for failure in failures
+        if failure.finding is None and not failure.unseen_move and (failure.pair, failure.case) not in by_chance
+    ]
     everybody_groups = _group_by_everybody([failure for failure in unattributed if failure.entry.relabelled])
     unexplained = [failure for failure in unattributed if not failure.entry.relabelled]
     blocks: list[Block] = [_failures_table(failures, "terminal")]

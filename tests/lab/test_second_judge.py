@@ -16,7 +16,7 @@ from harness.analysis.interop.registry import FOLDER
 from harness.capture.artefacts import CAPTURE, KEYS, Artefacts, endpoint_path
 from harness.capture.capture import NOT_ECT
 from harness.capture.files import read_bytes
-from harness.capture.quic.invariants import Form
+from harness.capture.quic.invariants import VERSION_2, Form
 from harness.formatting import format_count
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.parameters import ROLES
@@ -33,7 +33,7 @@ PAIRS = {
 #: Types of long header packets in version 1 and in version 2 (RFC 9000 §17.2, RFC 9369 §3.2).
 _LONG = {
     1: (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE, Form.RETRY),
-    0x6B3343CF: (Form.RETRY, Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE),
+    VERSION_2: (Form.RETRY, Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE),
 }
 #: Bytes of the tag of AEAD algorithms (RFC 9001 §5.3).
 _TAG = 16
@@ -182,6 +182,7 @@ def _sentences(counts: Counts) -> dict[str, str]:
         f"{role} {counts.phases[role, 0]} packets before and {counts.phases[role, 1]} after" for role in ROLES
     )
     return {
+        "version": "version 2" if counts.versions["server", VERSION_2] else "version 1",
         "handshakes": f"{format_count(len(counts.handshakes), 'handshake')}, asked ",
         "key_update": phases,
         "early_data": f"{counts.early} B of early data, {counts.late} B in 1-RTT packets, asked at most ",

@@ -34,6 +34,7 @@ harness report interop --from result.json                        # beside a publ
 harness report interop --result-json > result.json               # as the runner writes it
 harness report interop --result-json --logs night > result.json  # and the logs and captures that its links name
 harness report interop --checks                                  # what checks of a scenario can demand
+harness run interop/handshakeloss --repeat 20 --engine virtual   # how often a pair succeeds where chance decides
 harness interop judge logs/                                      # a log directory of the runner's run.py, judged here
 ```
 
