@@ -517,6 +517,38 @@ def ecn(evidence: Evidence, expected: bool) -> CheckResult:
 
 
 @check(
+    "congestion_counted",
+    takes="true",
+    title="Who is sent datagrams that a queue marked CE counts them back, and no more than came.",
+    source="RFC 9000 §13.4.1, §19.3.2",
+    exercised_by="a datagram that arrives with CE",
+    upstream="It has no such case.",
+)
+def congestion_counted(evidence: Evidence, expected: bool) -> CheckResult:
+    """A receiver counts QUIC packets, per packet number space. The last marks may come behind its last ACK."""
+    texts = []
+    for receiver in ROLES:
+        sender = peer_role(receiver)
+        marked = [datagram for datagram in evidence.arrived[sender] if datagram.ecn == CE]
+        if not marked:
+            continue
+        came = sum(len(list(split_packets(datagram.payload))) for datagram in marked)
+        highest: dict[Form, tuple[int, Packet]] = {}
+        for packet in evidence.packets_of(receiver, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
+            counts = packet.frames.ecn_counts if packet.frames is not None else None
+            if counts is not None and counts[2] > highest.get(packet.form, (0, packet))[0]:
+                highest[packet.form] = counts[2], packet
+        counted = sum(count for count, _ in highest.values())
+        text = f"the {receiver} counted {counted} of {format_count(came, 'packet')} that came with CE"
+        if not counted:
+            return Failed(text)
+        if counted > came:
+            return Failed(text, max(highest.values(), key=lambda item: item[0])[1])
+        texts.append(text)
+    return Passed("; ".join(texts)) if texts else NotExercised("no datagram arrived with CE")
+
+
+@check(
     "ip",
     takes="a word",
     words=("4", "6"),
