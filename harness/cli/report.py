@@ -10,12 +10,13 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli import completion
-from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text
+from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text, print_warning
 from harness.cli.environment import open_app, store_folder
 from harness.cli.gate import Allow, Within, build_gate_report
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with
 from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
 from harness.errors import InputError, NoDataError, did_you_mean
+from harness.formatting import format_count
 
 if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
@@ -174,6 +175,10 @@ class InteropArguments(ReportArguments):
     as_result: Annotated[
         bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
     ] = False
+    logs: Annotated[
+        Path | None,
+        typer.Option("--logs", help="With --result-json: a new folder for the logs and captures that its links name."),
+    ] = None
     list_checks: Annotated[
         bool, typer.Option("--checks", help="Print what the checks of a scenario can demand, and no results.")
     ] = False
@@ -199,9 +204,20 @@ def interop(asking: InteropArguments) -> None:
         if why := view.empty_reason(results):
             raise NoDataError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
     matrix = view.matrix_of(results)
+    if asking.logs is not None and not asking.as_result:
+        raise InputError("--logs goes with --result-json", "the logs are those that result.json has links to")
     if asking.as_result:
+        if asking.logs is not None:
+            from harness.report.interop_logs import write_logs
+
+            if incomplete := write_logs(results, asking.logs):
+                print_warning(
+                    f"{format_count(len(incomplete), 'run')} without captures, {incomplete[0]} among them: "
+                    "'harness run --artefacts all' keeps them"
+                )
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
-        print_json(view.result_json(results, titles, str(app.paths.store)))
+        log_folder = "" if asking.logs is None else asking.logs.resolve().name
+        print_json(view.result_json(results, titles, log_folder))
     else:
         asking.print(view.interop_document(matrix, runner_results))
 

@@ -5,6 +5,7 @@ Of failures: who seems responsible, the first wrong packet, and endpoints' last 
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
 from collections import Counter
@@ -21,11 +22,12 @@ from harness.analysis.interop.matrix import (
     InteropMatrix,
     Pair,
     Party,
+    PassRate,
     TestcaseResult,
     disagreements,
     relabel_unsupported,
 )
-from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, Check, case_of
+from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, PATH_CHECKS, Check, case_of
 from harness.analysis.interop.responsibility import Blame, Responsibility, find_blame
 from harness.analysis.interop.runner_json import to_document
 from harness.analysis.interop.runner_logs import JudgedRun
@@ -33,6 +35,7 @@ from harness.analysis.interop.verdict import SENDER_SIDE, ResultWord, run_result
 from harness.capture.artefacts import CAPTURE, KEYS, endpoint_path, last_log_lines
 from harness.capture.files import ARCHIVE
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count
 from harness.outcome import InteropCheck, VerdictStatus
 from harness.report.diagnosis import failure_sentence
 from harness.report.document import (
@@ -52,6 +55,7 @@ from harness.report.document import (
     join_phrases,
 )
 from harness.scenario.parameters import ROLES
+from harness.stats.intervals import share_interval
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, ResultWord] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
@@ -98,9 +102,12 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     pairs = [(result.cell.client.name, result.cell.server.name) for result in cells]
     entries: dict[tuple[Pair, str], TestcaseResult] = {}
     measured: dict[tuple[Pair, str], str] = {}
+    rates: dict[tuple[Pair, str], PassRate] = {}
     for pair, result in zip(pairs, cells, strict=True):
         case = case_of(result.cell.scenario.name)
         if case is not None:
+            if (rate := _pass_rate(result)).runs > 1:
+                rates[pair, case] = rate
             verdict = result.verdict
             entries[pair, case] = TestcaseResult(
                 result_word(result), verdict.reason, verdict.sentence, failure=_failure(result)
@@ -108,7 +115,12 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
         elif result.verdict.status == "pass" and (details := _details(result)):
             measured[pair, result.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
-    return relabel_unsupported(InteropMatrix(clients, servers, entries, measured))
+    return relabel_unsupported(InteropMatrix(clients, servers, entries, measured, rates))
+
+
+def _pass_rate(result: CellResult) -> PassRate:
+    words = Counter(run_result(run, measured).word for run, measured in result.runs)
+    return PassRate(words["succeeded"], words["succeeded"] + words["failed"])
 
 
 def result_word(result: CellResult) -> ResultWord:
@@ -171,7 +183,10 @@ def interop_document(matrix: InteropMatrix, published: InteropMatrix | None = No
             for ((client, server), name), details in matrix.measured.items()
         ],
     }
+    if matrix.rates:
+        data["rates"] = [_rate_data(pair, case, rate) for (pair, case), rate in matrix.rates.items()]
     blocks = [Paragraph(f"{_summary(matrix)}. {RESULT_LEGEND}."), _grid(matrix), *_failure_blocks(matrix)]
+    blocks += _rate_blocks(matrix)
     if published is not None:
         mismatches = disagreements(matrix, published)
         data["disagreements"] = [_disagreement(mismatch) for mismatch in mismatches]
@@ -195,6 +210,55 @@ def _grid_cells(matrix: InteropMatrix, client: str) -> Iterator[Phrase]:
             Span(f"{symbol} {text}", style=style) for (symbol, style), text in _cases_by_mark(matrix, (client, server))
         ]
         yield join_phrases(words, LineBreak())
+
+
+# --- How often a case succeeds where chance decides: runs with different seeds.
+
+
+def _rate_blocks(matrix: InteropMatrix) -> list[Block]:
+    """A grid per case with several runs a pair: how many succeeded, and the interval of the chance to."""
+    blocks: list[Block] = []
+    for case, abbreviation in CASES.items():
+        rates = {pair: rate for (pair, named), rate in matrix.rates.items() if named == case}
+        if not rates:
+            continue
+        total = PassRate(sum(rate.succeeded for rate in rates.values()), sum(rate.runs for rate in rates.values()))
+        certain = sum(rate.succeeded == rate.runs for rate in rates.values())
+        text = (
+            f": {total.succeeded} of {total.runs} runs succeeded; {certain} of {format_count(len(rates), 'pair')} "
+            "always did. Every run has a seed of its own. In brackets: Wilson's interval of 95 %."
+        )
+        title = f"How often {abbreviation} ({case}) succeeds"
+        blocks += [Paragraph((Span(title, strong=True), text)), _rate_grid(rates)]
+    return blocks
+
+
+def _rate_grid(rates: Mapping[Pair, PassRate]) -> Table:
+    clients, servers = (sorted({pair[index] for pair in rates}) for index in (0, 1))
+    columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=8) for name in servers)]
+    rows = [
+        Row([client, *(_rate_text(rates[client, name]) if (client, name) in rates else "" for name in servers)])
+        for client in clients
+    ]
+    return Table(columns, rows)
+
+
+def _rate_text(rate: PassRate) -> str:
+    """'17/20 (64–95 %)'; ends are rounded outwards."""
+    low, high = share_interval(rate.succeeded, rate.runs)
+    return f"{rate.succeeded}/{rate.runs} ({math.floor(100 * low)}–{math.ceil(100 * high)} %)"
+
+
+def _rate_data(pair: Pair, case: str, rate: PassRate) -> dict[str, Any]:
+    low, high = share_interval(rate.succeeded, rate.runs)
+    return {
+        "client": pair[0],
+        "server": pair[1],
+        "case": case,
+        "succeeded": rate.succeeded,
+        "runs": rate.runs,
+        "interval": [round(low, 4), round(high, 4)],
+    }
 
 
 def _disagreements_table(mismatches: Sequence[Disagreement]) -> Table:
@@ -245,8 +309,11 @@ def _disagreement(mismatch: Disagreement) -> dict[str, Any]:
     }
 
 
-def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place: str) -> dict[str, Any]:
-    """The runner's own document of the cells. `titles`: case → what it is; `place`: where the runs are kept."""
+def result_json(results: Sequence[CellResult], titles: Mapping[str, str], log_folder: str) -> dict[str, Any]:
+    """The runner's own document of the cells. `titles`: case → what it is.
+
+    `log_folder`: the name of the folder of logs, which the runner's site links to below its own; empty for none.
+    """
     cells = testcase_cells(results)
     urls = {
         implementation.name: implementation.project
@@ -257,7 +324,7 @@ def result_json(results: Sequence[CellResult], titles: Mapping[str, str], place:
     wall_times = [run.wall for cell in cells for run, _ in cell.runs]
     start = min(start_times, default=0.0)
     end = max((run_start + wall for run_start, wall in zip(start_times, wall_times, strict=True)), default=0.0)
-    return to_document(matrix_of(results), titles, urls, start, end, place)
+    return to_document(matrix_of(results), titles, urls, start, end, log_folder)
 
 
 # --- What did not succeed.
@@ -270,6 +337,7 @@ _OWNER_TITLES: dict[Responsibility | None, str] = {
 }
 #: Number of different sentences that say why an implementation fails with everybody.
 _MAX_SENTENCES = 2
+_UNSEEN_TITLE = "Moves that nobody saw: a single path was used"
 _EVERYBODY_TITLE = "What an implementation fails with every peer, which counts as unsupported"
 
 
@@ -288,6 +356,15 @@ class _FailedEntry:
     @property
     def whose(self) -> Responsibility | None:
         return None if self.finding is None else self.finding.whose
+
+    @property
+    def unseen_move(self) -> str:
+        """What a check saw of a client that was to change its path, and stayed on one; empty for any other failure.
+
+        A path that was used has a packet, which the check's failure names.
+        """
+        check = None if self.entry.failure is None else self.entry.failure.check
+        return check.sentence if check is not None and check.check in PATH_CHECKS and check.packet is None else ""
 
     @property
     def where(self) -> str:
@@ -313,7 +390,14 @@ def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
     failures = _failed_entries(matrix)
     if not failures:
         return []
-    unattributed = [failure for failure in failures if failure.finding is None]
+    by_chance = {place for place, rate in matrix.rates.items() if 0 < rate.succeeded < rate.runs}
+    unseen_moves = [failure for failure in failures if failure.finding is None and failure.unseen_move]
+    # Chance decides where some runs succeed: how often is a table of its own.
+    unattributed = [
+        failure
+        for failure in failures
+        if failure.finding is None and not failure.unseen_move and (failure.pair, failure.case) not in by_chance
+    ]
     everybody_groups = _group_by_everybody([failure for failure in unattributed if failure.entry.relabelled])
     unexplained = [failure for failure in unattributed if not failure.entry.relabelled]
     blocks: list[Block] = [_failures_table(failures, "terminal")]
@@ -322,11 +406,13 @@ def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
         if section:
             table = _failures_table(section, "markdown") if owner is None else _findings_table(section)
             blocks += [_part_title(title, f" ({len(section)})."), table]
+    if unseen_moves:
+        blocks += [_part_title(_UNSEEN_TITLE, f" ({len(unseen_moves)})."), _unseen_moves_table(unseen_moves)]
     if everybody_groups:
         note = f" ({sum(map(len, everybody_groups))}; nobody has looked into it)."
         blocks += [_part_title(_EVERYBODY_TITLE, note), _everybody_table(everybody_groups)]
     # On a page one failure of a group represents it.
-    representatives = [*unexplained, *(group[0] for group in everybody_groups)]
+    representatives = [*unexplained, *unseen_moves[:1], *(group[0] for group in everybody_groups)]
     return [
         *blocks,
         *(_explanations(failures) if len(failures) <= _MAX_EXPLAINED else []),
@@ -410,20 +496,39 @@ def _failures_table(failures: Sequence[_FailedEntry], medium: Medium) -> Table:
 
 
 def _findings_table(failures: Sequence[_FailedEntry]) -> Table:
-    """A row per finding: implementation, failure, reason, cases and pairs, and the sentence of the first."""
+    """A row per finding: implementation, failure, reason, cases and pairs, and the sentence of the first.
+
+    Implementations with the same finding share a row.
+    """
     rows = []
-    ordered = sorted(failures, key=lambda failure: str(failure.finding))
-    for finding, group in groupby(ordered, key=lambda failure: failure.finding):
-        members = list(group)
-        assert finding is not None
+    by_finding: dict[Blame, list[_FailedEntry]] = {}
+    for failure in failures:
+        if (finding := failure.finding) is not None:
+            by_finding.setdefault(replace(finding, implementation=""), []).append(failure)
+    for finding, members in sorted(by_finding.items(), key=lambda item: _first_name(item[1])):
         places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in members)
-        implementation = f"{finding.implementation} as a {finding.role}"
+        names = sorted({failure.finding.implementation for failure in members if failure.finding is not None})
+        implementation = f"{', '.join(names)} as a {finding.role}"
         example = (f"{members[0].where}: ", Span(members[0].entry.sentence, quoted=True))
         cases = ", ".join(CASES[case] for case in finding.cases)
         fails = Span(finding.reason, code=True) if finding.reason else cases
         rows.append(Row([implementation, fails, finding.why, places, example]))
     columns = [Column(heading) for heading in ("who", "fails", "why", "where it shows", "seen there")]
     return Table(columns, rows, medium="markdown")
+
+
+def _first_name(failures: Sequence[_FailedEntry]) -> str:
+    """The implementation of a group that comes first, with what sorts its findings."""
+    return min(f"{finding.implementation} {finding}" for failure in failures if (finding := failure.finding))
+
+
+def _unseen_moves_table(failures: Sequence[_FailedEntry]) -> Table:
+    """One row of all moves that the other side never saw: which cases, with whom, and what each check saw."""
+    cases = ", ".join(CASES[case] for case in CASES if any(failure.case == case for failure in failures))
+    places = ", ".join(f"{CASES[failure.case]} {failure.where}" for failure in failures)
+    sentences = sorted({failure.unseen_move for failure in failures})
+    row = Row([cases, places, Span("; ".join(sentences), quoted=True)])
+    return Table([Column(heading) for heading in ("case", "pairs", "why")], [row], medium="markdown")
 
 
 def _everybody_table(groups: Sequence[Sequence[_FailedEntry]]) -> Table:

@@ -11,6 +11,7 @@ import pytest
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.evidence import Evidence, before_timeout
 from harness.analysis.interop.registry import CheckResult, Failed, NotExercised, Passed, Undetermined
+from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
 from tests.unit import wire_packets
 from tests.unit.captures import make_run
@@ -119,6 +120,20 @@ def _marked(client: int = 2, server: int = 2, counts: bool = True) -> Evidence:
         ):
             replaced.send(sender, packet)
     return replaced.evidence(talk)
+
+
+def _congested(counted: int, marked: int = 2) -> Evidence:
+    """The queue marks so many datagrams of the server, and the client's last ACK counts so many."""
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    for _ in range(marked):
+        trace.send("server", talk.short("server", wire_packets.PING))
+    acknowledgement = wire_packets.ACK_ECN[:-1] + bytes([counted])
+    trace.send("client", talk.short("client", acknowledgement))
+    evidence = trace.evidence(talk)
+    *before, last, further = evidence.arrived["server"]
+    congested = [replace(datagram, ecn=3) if marked else datagram for datagram in (last, further)]
+    return replace(evidence, arrived={**evidence.arrived, "server": (*before, *congested)})
 
 
 def _over(ip: int) -> Evidence:
@@ -274,6 +289,10 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
         [(lambda: _marked(client=0), "the client marked no"), (lambda: _marked(server=0), "the server marked no"),
          (lambda: _marked(server=3), "left with CE"), (lambda: _marked(counts=False), "no ACK of the server")],
     ),
+    ("congestion_counted", True): (
+        [lambda: _congested(1), lambda: _congested(2)],
+        [(lambda: _congested(0), "the client counted 0 of 2 packets"), (lambda: _congested(3), "counted 3 of 2 packets")],
+    ),
     ("ip", "6"): ([lambda: _over(6)], [(lambda: _over(4), "over IPv4")]),
     ("rebound", "port"): (
         [lambda: _moved(_PORT), _moved],
@@ -318,12 +337,35 @@ def test_what_is_not_is_caught(case: tuple[str, Any], made: Made, said: str) -> 
     assert said in found.sentence
 
 
+def test_another_client_hello_behind_a_retry_is_read_and_told() -> None:
+    """picoquic's client does so, against RFC 9000 §17.2.5.3; its secrets are those of the second."""
+    trace, talk = Trace(), Conversation()
+    hello = wire_packets.client_hello(talk.random)
+    trace.send("client", talk.long("client", "initial", wire_packets.crypto(hello)), size=1200)
+    trace.send("server", talk.retry(b"proof"))
+    talk.random = bytes(32)
+    shake_hands(trace, talk, token=b"proof")
+    evidence = trace.evidence(talk)
+    assert all(packet.plaintext is not None for packet in evidence.sent if packet.form is not Form.RETRY)
+    found = _found("retry", "used", lambda: evidence)
+    assert isinstance(found, Passed) and found.sentence.endswith(
+        "another ClientHello, which RFC 9000 §17.2.5.3 forbids"
+    )
+    found = _found("retry", "used", _retry)
+    assert isinstance(found, Passed) and "another" not in found.sentence
+
+
 def test_a_client_with_a_token_is_sent_no_retry() -> None:
     trace, first, second = Trace(), Conversation(), Conversation(1)
     shake_hands(trace, first)
     shake_hands(trace, second, resumes=True, early=True, token=b"of NEW_TOKEN")
     found = _found("early_data_again", True, lambda: trace.evidence(first, second))
     assert isinstance(found, NotExercised) and "NEW_TOKEN" in found.sentence
+
+
+def test_a_queue_that_marked_nothing_says_nothing_of_counting() -> None:
+    found = _found("congestion_counted", True, lambda: _congested(0, marked=0))
+    assert isinstance(found, NotExercised) and found.sentence == "no datagram arrived with CE"
 
 
 @pytest.mark.parametrize("times", [0.04, 1, 2])

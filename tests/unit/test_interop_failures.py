@@ -11,11 +11,13 @@ import zstandard
 from harness.analysis.interop.matrix import Failure, InteropMatrix, TestcaseResult, relabel_unsupported
 from harness.analysis.interop.registry import CASES, declared_checks
 from harness.analysis.interop.responsibility import BLAMES, Blame, find_blame
+from harness.analysis.interop.verdict import verdict_of
 from harness.capture.artefacts import LINES, WIDTH, last_log_lines
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import InteropCheck, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.report.interop import frame_command, interop_document, matrix_of
 from harness.report.markdown import render_markdown
+from harness.stats.intervals import share_interval
 from tests.examples import catalogue, cell, implementation
 from tests.rendering import printed
 from tests.unit.captures import make_run
@@ -176,3 +178,71 @@ def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
     assert (
         find_blame(("quinn", "quiche"), "rebind-port", replace(refused, failing_party=("server", "quiche"))) is not None
     )
+
+
+def test_moves_that_nobody_saw_are_one_row() -> None:
+    unseen = InteropCheck(check="migrated", asked=True, status="failed", sentence="the client used a single path")
+    stayed = TestcaseResult(
+        "failed", "migrated", "Migrated: the client used a single path.", None, Failure("k/0", unseen)
+    )
+    wrong = unseen.model_copy(update={"packet": 7, "sender": "client", "t": 0.5})
+    seen = replace(stayed, failure=Failure("l/0", wrong))
+    entries = {((client, "other"), "connectionmigration"): stayed for client in ("a", "b")}
+    entries |= {
+        (("c", "other"), "connectionmigration"): seen,
+        (("d", "other"), "connectionmigration"): TestcaseResult("succeeded"),
+    }
+    text = render_markdown(interop_document(InteropMatrix(tuple("abcd"), ("other",), entries)))
+    assert "**Moves that nobody saw: a single path was used** (2)." in text
+    assert "| CM | CM a → other, CM b → other | the client used a single path |" in text
+    # A move that was seen has a packet, and a row of its own.
+    assert "**What nobody has looked into** (1)." in text and "| CM | c → other | failed |" in text
+
+
+def test_implementations_with_the_same_finding_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = tuple(Blame("server", name, "amplification", "implementation", "Too much.") for name in ("y", "x"))
+    monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", both)
+    text = render_markdown(interop_document(_matrix(x=FAILED, y=FAILED)))
+    assert "| x, y as a server | `amplification` | Too much. | A a → x, A a → y, A b → x, A b → y |" in text
+
+
+def _repeated(folder: Path, *exit_codes: int) -> CellResult:
+    """A cell of handshakeloss whose runs end so, each with a seed of its own."""
+    asked = catalogue().find_scenarios(["interop/handshakeloss"])[0]
+    played = cell(asked, implementation("alpha"), implementation("beta"))
+    runs = tuple(
+        (
+            make_run().model_copy(update={"cell": played, "repetition": number, "outcome": _outcome(code)}),
+            MeasuredRun(version=1, link=LinkProof(valid=True)),
+        )
+        for number, code in enumerate(exit_codes)
+    )
+    return CellResult(played, runs, verdict_of(runs), (folder,) * len(runs))
+
+
+def _outcome(code: int) -> Outcome:
+    if code == 0:
+        return Outcome(status="completed")
+    return Outcome(status="crashed", role="client", exit_code=code, detail=f"the client ended with exit code {code}")
+
+
+def test_where_chance_decides_a_page_has_the_rate_and_its_interval(tmp_path: Path) -> None:
+    document = interop_document(matrix_of([_repeated(tmp_path, *([0] * 17), 1, 1, 1)]))
+    assert document.data["rates"] == [
+        {"client": "alpha", "server": "beta", "case": "handshakeloss", "succeeded": 17, "runs": 20,
+         "interval": [0.6396, 0.9476]}
+    ]  # fmt: skip
+    text = render_markdown(document)
+    assert "**How often L1 (handshakeloss) succeeds**: 17 of 20 runs succeeded; 0 of 1 pair always did." in text
+    assert "| alpha | 17/20 (63–95 %) |" in text
+    # What chance decides is no riddle, and no single run has a rate.
+    assert "nobody has looked into" not in text.lower()
+    assert "How often" not in render_markdown(interop_document(matrix_of([_repeated(tmp_path, 1)])))
+    always = render_markdown(interop_document(matrix_of([_repeated(tmp_path, 1, 1)])))
+    assert "| alpha | 0/2 (0–66 %) |" in always and "nobody has looked into" in always.lower()
+
+
+@pytest.mark.parametrize(("successes", "trials", "low", "high"), [(15, 148, 0.0624, 0.1605), (81, 263, 0.2553, 0.3662)])
+def test_the_interval_of_a_rate_is_the_published_one(successes: int, trials: int, low: float, high: float) -> None:
+    """R. G. Newcombe, Two-sided confidence intervals for the single proportion, Stat. Med. 17 (1998), table I."""
+    assert share_interval(successes, trials) == pytest.approx((low, high), abs=5e-5)

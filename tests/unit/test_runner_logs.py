@@ -5,19 +5,27 @@ from __future__ import annotations
 import ipaddress
 import json
 import struct
+import tarfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from harness.analysis.interop.runner_logs import JudgedRun, find_runs, judge_run
 from harness.capture.datagrams import Datagram, read_datagrams
 from harness.capture.pcapng import iterate_frames, read_key_logs
 from harness.cli.entry import main
-from harness.cli.signals import FAILED
+from harness.cli.signals import FAILED, USAGE
 from harness.errors import InputError
-from tests.examples import catalogue
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Transfer, Verdict
+from harness.report.interop import result_json
+from harness.report.interop_logs import write_logs
+from tests.examples import ROOT, catalogue, cell, implementation
 from tests.unit import wire_packets
+from tests.unit.captures import make_run
 from tests.unit.wire_packets import Conversation, Trace, challenge, response, shake_hands
 
 _NAT = ("193.167.0.150", 10_000)
@@ -172,6 +180,82 @@ def test_the_command_prints_the_reason_and_ends_with_1(
             assert (told["result"], told["folder"]) == ("failed", str(run))
         else:
             assert f"tls.keylog_file:{run}/client/keys.log" in printed.replace("\n", "")
+
+
+# --- The runner's log directory, made of our own runs.
+
+
+def _stored_run(folder: Path, trace: Trace, key_log: str, case: str = "retry", exit_code: int = 1) -> CellResult:
+    """A run of the client a and the server b as the store has it: captures in one archive, secrets, logs."""
+    (folder / "sim").mkdir(parents=True)
+    (folder / "flow0" / "client" / "qlog").mkdir(parents=True)
+    laid_out = _lay_out(folder.parent / f"{folder.name}-captures", trace, "")
+    with (
+        zstandard.open(folder / "sim" / "captures.tar.zst", "wb") as packed,
+        tarfile.open(fileobj=packed, mode="w|") as archive,
+    ):
+        for file in sorted((laid_out / "sim").iterdir()):
+            archive.add(file, file.name)
+    (folder / "flow0" / "client" / "keys.log").write_text(key_log)
+    (folder / "flow0" / "client" / "qlog" / "a.sqlog.zst").write_bytes(zstandard.compress(b"{}"))
+    (folder / "client0.log").write_text("server exited with code 127\ndone\n")
+    asked = catalogue().find_scenarios([f"interop/{case}"])[0]
+    played = cell(asked, implementation("a"), implementation("b"))
+    transfer = Transfer(flow=0, index=0, size=1, started_ns=0, ended_ns=1, exit_code=exit_code)
+    status = "crashed" if exit_code else "completed"
+    outcome = Outcome(status=status, role="client" if exit_code else None, exit_code=exit_code or None)
+    run = make_run().model_copy(update={"cell": played, "outcome": outcome, "transfers": (transfer,)})
+    verdict = Verdict(status="fail", reason="retry", sentence="It did not.")
+    return CellResult(played, ((run, MeasuredRun(version=1, link=LinkProof(valid=True))),), verdict, (folder,))
+
+
+def test_the_links_of_a_result_lead_to_logs_that_are_judged_as_the_runners_are(tmp_path: Path) -> None:
+    trace, talk = _retried(back=b"other")
+    result = _stored_run(tmp_path / "0", trace, _key_log(talk))
+    assert write_logs([result], tmp_path / "logs") == []
+    assert result_json([result], {}, "logs")["log_dir"] == "logs"
+    # As the site names it: LOGS/SERVER_CLIENT/TEST.
+    (run,) = find_runs(tmp_path / "logs")
+    assert run.folder == tmp_path / "logs" / "b_a" / "retry"
+    assert (run.folder / "client" / "qlog" / "a.sqlog").read_bytes() == b"{}"
+    judged = _judge(tmp_path / "logs")
+    assert judged.sentence.startswith("retry: an Initial packet with a token that no Retry had (packet ")
+    # An endpoint's own words are not taken for compose's.
+    assert judged.exit_codes == {"client": 1}
+    with pytest.raises(InputError, match="is not empty"):
+        write_logs([result], tmp_path / "logs")
+
+
+def test_runs_of_a_measurement_have_numbers_and_unkept_ones_their_end_alone(tmp_path: Path) -> None:
+    trace, talk = _retried()
+    measured = _stored_run(tmp_path / "0", trace, _key_log(talk), "goodput", exit_code=0)
+    twice = replace(measured, runs=measured.runs * 2, folders=(tmp_path / "0", tmp_path / "gone"))
+    assert write_logs([twice], tmp_path / "logs") == [measured.runs[0][0].name]
+    assert [(run.case, run.repetition) for run in find_runs(tmp_path / "logs")] == [("goodput", "1")]
+    output = (tmp_path / "logs" / "b_a" / "goodput" / "2" / "output.txt").read_text()
+    assert output.endswith("client exited with code 0\n")
+
+
+def test_a_result_without_logs_names_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["harness", "report", "interop", "interop/retry", "--clients", "quinn", "--servers", "quinn"]
+    command += ["--store", str(ROOT / "results" / "reference")]
+
+    def ended_with(*words: str) -> object:
+        monkeypatch.setattr("sys.argv", [*command, *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code
+
+    assert ended_with("--result-json") == 0
+    assert json.loads(capsys.readouterr().out)["log_dir"] == ""
+    assert ended_with("--result-json", "--logs", str(tmp_path / "night")) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["log_dir"] == "night"
+    assert "1 run without captures" in printed.err
+    assert (tmp_path / "night" / "quinn_quinn" / "retry" / "output.txt").exists()
+    assert ended_with("--logs", str(tmp_path / "other")) == USAGE
 
 
 # --- The format of dumpcap's captures.

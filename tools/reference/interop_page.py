@@ -32,7 +32,9 @@ harness run interop/retry --clients quic-go --servers quinn --engine virtual
 harness report interop                                           # the grid, and what failed and why
 harness report interop --from result.json                        # beside a published one, with where the two disagree
 harness report interop --result-json > result.json               # as the runner writes it
+harness report interop --result-json --logs night > result.json  # and the logs and captures that its links name
 harness report interop --checks                                  # what checks of a scenario can demand
+harness run interop/handshakeloss --repeat 20 --engine virtual   # how often a pair succeeds where chance decides
 harness interop judge logs/                                      # a log directory of the runner's run.py, judged here
 ```
 
@@ -44,7 +46,12 @@ of its own. What a check finds is judged from what each endpoint sent, seen at i
 the path dropped or damaged were sent.
 """
 _OWN = """
-Two more have no counterpart in the runner. The client is told `zerortt`, and the server something else:
+Three more have no counterpart in the runner:
+
+* [ecn/red](../scenarios/ecn/red.yaml), both told `ecn`: RED marks datagrams, and the receiver counts the marks back. It
+  is for whoever takes `ecn`.
+
+In two the client is told `zerortt`, and the server something else:
 
 * [early-data/behind-retry](../scenarios/early-data/behind-retry.yaml), server `retry`: a Retry answers early data.
 * [early-data/rejected](../scenarios/early-data/rejected.yaml), server `zerortt-rejected`: the server accepts early data
@@ -67,6 +74,8 @@ The runner is quic-interop-runner at commit 1d6f655 of 2026-04-06, its simulator
 * A damaged datagram reaches the receiver here. There it has been dropped since September 2024, so that cases of damage
   are cases of loss: L1 and L2 are these. C1 and C2 are the harder ones here. A damaged datagram has no UDP checksum,
   and the byte is changed by a value that is drawn for each place and run.
+* The runner's seven WebTransport cases are not offered: no endpoint here asks its stack for WebTransport. aioquic
+  (`enable_webtransport`) and picoquic (`pico_webtransport.h`) have an interface for it.
 * Files have the same bytes on every machine, and names of their own.
 * A failure with every peer is ⊘ here, and counts as unsupported, as it does where one run of the runner has them all.
   On its site nothing is relabelled, since its pairs run by themselves. `--from` compares failures as failures.

@@ -145,7 +145,7 @@ def _begins_hello(packet: Packet) -> bool:
     needs_keys=False,
 )
 def retry(evidence: Evidence, policy: str) -> CheckResult:
-    """§17.2.5.3: a client does not restart its packet numbers."""
+    """§17.2.5.3: a client does not restart its packet numbers. Another ClientHello, as the runner, it lets pass."""
     sent = list(evidence.packets_of("server", Form.RETRY))
     if policy == "never":
         return Failed("the server sent a Retry", sent[0]) if sent else Passed("no Retry")
@@ -155,14 +155,18 @@ def retry(evidence: Evidence, policy: str) -> CheckResult:
     if b"" in tokens:
         return Failed("a Retry without a token", next(packet for packet in sent if not packet.header.token))
     highest = -1
+    before: bytes | None = None
     for packet in evidence.packets_of("client", Form.INITIAL):
         if not packet.header.token:
             highest = max(highest, -1 if packet.number is None else packet.number)
+            before = packet.hello_random or before
             continue
         if packet.number is not None and packet.number <= highest:
             return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
         if packet.header.token in tokens:
-            return Passed(f"the client came back with the token of {len(packet.header.token)} B")
+            text = f"the client came back with the token of {len(packet.header.token)} B"
+            other = None not in (before, packet.hello_random) and packet.hello_random != before
+            return Passed(f"{text}, and another ClientHello, which RFC 9000 §17.2.5.3 forbids" if other else text)
         return Failed("an Initial packet with a token that no Retry had", packet)
     return Failed("no Initial packet has a Retry's token")
 
@@ -510,6 +514,38 @@ def ecn(evidence: Evidence, expected: bool) -> CheckResult:
                 return Undetermined(f"no packet of the {role} could be decrypted")
             return Failed(f"no ACK of the {role} counts the {peer_role(role)}'s marks")
     return Passed("both marked their datagrams, and counted the other's marks")
+
+
+@check(
+    "congestion_counted",
+    takes="true",
+    title="Who is sent datagrams that a queue marked CE counts them back, and no more than came.",
+    source="RFC 9000 §13.4.1, §19.3.2",
+    exercised_by="a datagram that arrives with CE",
+    upstream="It has no such case.",
+)
+def congestion_counted(evidence: Evidence, expected: bool) -> CheckResult:
+    """A receiver counts QUIC packets, per packet number space. The last marks may come behind its last ACK."""
+    texts = []
+    for receiver in ROLES:
+        sender = peer_role(receiver)
+        marked = [datagram for datagram in evidence.arrived[sender] if datagram.ecn == CE]
+        if not marked:
+            continue
+        came = sum(len(list(split_packets(datagram.payload))) for datagram in marked)
+        highest: dict[Form, tuple[int, Packet]] = {}
+        for packet in evidence.packets_of(receiver, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
+            counts = packet.frames.ecn_counts if packet.frames is not None else None
+            if counts is not None and counts[2] > highest.get(packet.form, (0, packet))[0]:
+                highest[packet.form] = counts[2], packet
+        counted = sum(count for count, _ in highest.values())
+        text = f"the {receiver} counted {counted} of {format_count(came, 'packet')} that came with CE"
+        if not counted:
+            return Failed(text)
+        if counted > came:
+            return Failed(text, max(highest.values(), key=lambda item: item[0])[1])
+        texts.append(text)
+    return Passed("; ".join(texts)) if texts else NotExercised("no datagram arrived with CE")
 
 
 @check(

@@ -59,6 +59,15 @@ class TestcaseResult:
 
 
 @dataclass(frozen=True)
+class PassRate:
+    """How many of a cell's runs succeeded, each with a seed of its own."""
+
+    succeeded: int
+    runs: int
+    """Those that succeeded or failed."""
+
+
+@dataclass(frozen=True)
 class InteropMatrix:
     """Entries by pair and case; pairs and cases that were not run have none."""
 
@@ -67,6 +76,8 @@ class InteropMatrix:
     entries: Mapping[tuple[Pair, str], TestcaseResult]
     measured: Mapping[tuple[Pair, str], str] = field(default_factory=dict)
     """Measurements, as the runner's text: '9559 (± 12) kbps'."""
+    rates: Mapping[tuple[Pair, str], PassRate] = field(default_factory=dict)
+    """Of the pairs and cases with two or more runs that succeeded or failed."""
 
     def cases(self, pair: Pair) -> Iterator[tuple[str, TestcaseResult]]:
         """The cases of a pair, in the runner's order."""

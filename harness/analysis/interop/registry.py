@@ -139,6 +139,8 @@ CASES: Final[dict[str, str]] = {
     "versionnegotiation": "V",
 }
 MEASUREMENTS: Final[dict[str, str]] = {"goodput": "G", "crosstraffic": "C"}
+#: The checks of a client that changes its path.
+PATH_CHECKS: Final = frozenset({"rebound", "migrated"})
 #: Defined by the runner, and disabled (its issue 20).
 DISABLED: Final = frozenset({"versionnegotiation"})
 

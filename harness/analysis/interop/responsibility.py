@@ -47,7 +47,31 @@ class Blame:
 #: A NAT gives the client another port, or address, in the middle of a transfer.
 _REBOUND = ("rebind-port", "rebind-addr")
 
+#: Clients that were told of a preferred address, and went on where they were.
+_STAYING = ("go-x-net", "msquic", "quic-go", "quiche", "quinn", "s2n-quic", "tquic")
+
 BLAMES: tuple[Blame, ...] = (
+    *(
+        Blame(
+            "client",
+            name,
+            "migrated",
+            "implementation",
+            "It does not go to the server's preferred address, which a client should do (RFC 9000 §9.6.1): its packets "
+            "use a single path to the end.",
+            says="a single path",
+        )
+        for name in _STAYING
+    ),
+    Blame(
+        "client",
+        "s2n-quic",
+        "",
+        "endpoint",
+        "The case's chain has nine certificates. Our client leaves s2n-tls's limit of a chain's depth as it is, and "
+        'ends with "The maximum certificate chain depth has been exceeded".',
+        cases=("amplificationlimit",),
+    ),
     Blame(
         "server",
         "quic-go",

@@ -25,7 +25,8 @@ from harness.outcome import InteropCheck
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Scenario
 
-_OUTPUT = "output.txt"
+#: What compose printed of a run.
+OUTPUT = "output.txt"
 #: The networks of the runner's clients: a rebinding gives a client another address of these. Its servers' addresses.
 _CLIENT_NETWORKS = tuple(ipaddress.ip_network(text) for text in ("193.167.0.0/24", "fd00:cafe:cafe::/64"))
 _SERVERS = frozenset({"193.167.100.100", "fd00:cafe:cafe:100::100"})
@@ -89,7 +90,7 @@ def _run_of(folder: Path) -> RunnerRun | None:
 
 def judge_run(run: RunnerRun, scenario: Scenario) -> JudgedRun:
     """Judge a run by the checks of the scenario of its test case, all but that of the files."""
-    codes = _exit_codes(run.folder / _OUTPUT)
+    codes = _exit_codes(run.folder / OUTPUT)
     refusing = [role for role, code in codes.items() if code == NOT_SUPPORTED]
     if refusing:
         return JudgedRun(run, "unsupported", f"the {refusing[0]} does not support the case", (), codes)
@@ -114,6 +115,11 @@ def _summary(checks: Sequence[InteropCheck], codes: Mapping[Role, int]) -> tuple
     if "client" not in codes:
         return "inconclusive", "all checks hold, and how the client ended is not known"
     return "succeeded", f"all {len(checks)} checks hold; the files were not compared"
+
+
+def exit_line(role: Role, code: int) -> str:
+    """How compose prints the end of an endpoint."""
+    return f"{role} exited with code {code}"
 
 
 def _exit_codes(file: Path) -> dict[Role, int]:

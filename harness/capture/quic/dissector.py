@@ -238,6 +238,13 @@ class Packet:
         except FrameError:
             return None
 
+    @property
+    def hello_random(self) -> bytes | None:
+        """The random of the ClientHello that begins in it; None where none does, or less than its random is in it."""
+        crypto = [] if self.frames is None else self.frames.crypto
+        start = next((data for offset, data in crypto if offset == 0 and data[:1] == bytes([CLIENT_HELLO])), b"")
+        return start[6:38] if len(start) >= 38 else None
+
 
 # --- The TLS messages in CRYPTO frames, as far as QUIC's checks need them (RFC 8446 §4, RFC 9000 §18).
 
@@ -584,6 +591,8 @@ class PacketOpener:
         frames = packet.frames
         if frames is None or not frames.crypto:
             return
+        if packet.sender == "client" and packet.form is Form.INITIAL:
+            self._begin_again(packet, connection)
         stream = connection.streams.setdefault((packet.sender, packet.form), CryptoStream())
         for offset, data in frames.crypto:
             stream.add(offset, data)
@@ -591,6 +600,19 @@ class PacketOpener:
             connection.client_random = stream.client_random()
         for kind, body in stream.messages():
             self._message(connection, kind, body)
+
+    def _begin_again(self, packet: Packet, connection: DissectedConnection) -> None:
+        """Forget the ClientHello before a Retry where the client sends another one behind it, and so has other secrets.
+
+        RFC 9000 §17.2.5.3 wants the same ClientHello; not all clients keep to it.
+        """
+        random = packet.hello_random
+        retried = len(connection.original_ids) > 1
+        if retried and random is not None and connection.client_random not in (None, random):
+            connection.client_random = None
+            connection.streams.pop(("client", Form.INITIAL), None)
+            connection.hellos.pop("client", None)
+            connection._keys.clear()
 
     def _message(self, connection: DissectedConnection, kind: int, body: bytes) -> None:
         try:
