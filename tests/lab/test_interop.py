@@ -103,3 +103,10 @@ def test_a_client_whose_early_data_are_rejected_asks_again(warm: Harness, harnes
     assert len(cells) == 9
     refused = harness.cells("early-data/rejected", "--clients", "quinn", "--servers", "quiche", *VIRTUAL)
     assert [cell["verdict"] for cell in refused] == ["unsupported"]
+
+
+def test_a_client_takes_a_chain_of_nine_certificates(warm: Harness, harness: Harness) -> None:
+    """s2n-tls verifies seven of them unless it is told otherwise."""
+    words = ("--clients", "s2n-quic", "--servers", "picoquic,s2n-quic")
+    cells = harness.cells("interop/amplificationlimit", *words, *VIRTUAL)
+    assert {cell["server"]: cell["verdict"] for cell in cells} == dict.fromkeys(("picoquic", "s2n-quic"), "pass")
