@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use dquic::prelude::{BindUri, IO, handy};
-use dquic::qbase::net::route::Route;
+use dquic::qbase::net::route::{Line, Route};
 
 /// The only version of the crate.
 const VERSION: [u8; 4] = [0, 0, 0, 1];
@@ -59,8 +59,10 @@ impl IO for Negotiating {
             for (packet, route) in packets.iter().zip(routes.iter()).take(count) {
                 let length = packet.len().min(route.seg_size().into());
                 if let Some(answer) = answer(&packet[..length]) {
-                    // Whoever asks asks again.
-                    let _ = self.0.poll_send(context, &[IoSlice::new(&answer)], *route);
+                    // The way back, with a lifetime: what is received has none. Whoever asks asks again.
+                    let line = Line::new(route.line.link, Line::DEFAULT_TTL, None, answer.len() as u16);
+                    let back = Route::new(route.pathway, line);
+                    let _ = self.0.poll_send(context, &[IoSlice::new(&answer)], back);
                 }
             }
         }
