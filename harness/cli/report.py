@@ -213,7 +213,7 @@ def interop(asking: InteropArguments) -> None:
             if incomplete := write_logs(results, asking.logs):
                 print_warning(
                     f"{format_count(len(incomplete), 'run')} without captures, {incomplete[0]} among them: "
-                    "'harness run --artefacts all' keeps them"
+                    "'harness run --evidence full' keeps them"
                 )
         titles = {result.cell.scenario.name.removeprefix(FOLDER): result.cell.scenario.title for result in results}
         log_folder = "" if asking.logs is None else asking.logs.resolve().name

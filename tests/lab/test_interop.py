@@ -112,7 +112,7 @@ def test_captures_have_no_datagram_of_the_simulators_own(warm: Harness, harness:
     """Its readiness probe would be a QUIC packet of an unknown version, to the runner's checks and to any reader."""
     name = f"{FOLDER}handshake"
     harness.cells(name, "--clients", "picoquic", "--servers", "quinn", "--engine", engine, "--repeat", "1",
-                  "--artefacts", "all")  # fmt: skip
+                  "--evidence", "full")  # fmt: skip
     (file,) = harness.store.glob("runs/*/0/run.json")
     artefacts = Artefacts(file.parent, Run.model_validate_json(file.read_bytes()))
     for side in CAPTURES:
@@ -124,3 +124,10 @@ def test_captures_have_no_datagram_of_the_simulators_own(warm: Harness, harness:
             int.from_bytes(datagram.payload[1:5], "big") for datagram in datagrams if datagram.payload[0] >= 0x80
         }
         assert versions == {1}
+
+
+def test_a_client_takes_a_chain_of_nine_certificates(warm: Harness, harness: Harness) -> None:
+    """s2n-tls verifies seven of them unless it is told otherwise."""
+    words = ("--clients", "s2n-quic", "--servers", "picoquic,s2n-quic")
+    cells = harness.cells("interop/amplificationlimit", *words, *VIRTUAL)
+    assert {cell["server"]: cell["verdict"] for cell in cells} == dict.fromkeys(("picoquic", "s2n-quic"), "pass")

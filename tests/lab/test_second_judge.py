@@ -159,7 +159,7 @@ def test_tshark_counts_what_the_checks_count(
 ) -> None:
     client, server = pair
     names = [f"{FOLDER}{case}" for case in PAIRS[pair]]
-    words = ("--clients", client, "--servers", server, "--engine", "virtual", "--repeat", "1", "--artefacts", "all")
+    words = ("--clients", client, "--servers", server, "--engine", "virtual", "--repeat", "1", "--evidence", "full")
     harness.cells(*names, *words)
     files = sorted(harness.store.glob("runs/*/0/run.json"))
     assert len(files) == len(names)

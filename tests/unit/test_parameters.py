@@ -143,7 +143,8 @@ def test_bad_manifests_give_the_place(tmp_path_factory: pytest.TempPathFactory) 
 #: What can be told its idle timeout. Who is not here is refused by name: nothing in Caddy or curl sets it, and TCP has
 #: no such timeout.
 IDLE = {
-    "aioquic": "IDLE_TIMEOUT=1.5", "bun": "--idle-timeout=1.5", "go-x-net": "--idle-timeout=1500ms",
+    "aioquic": "IDLE_TIMEOUT=1.5", "bun": "--idle-timeout=1.5", "dquic": "--idle-timeout=1500",
+    "go-x-net": "--idle-timeout=1500ms",
     "haproxy": "--idle-timeout=1500",
     "firefox": "--network.http.http3.idle_timeout=1.5", "kwik": "--idle-timeout=1500", "msquic": "--idle-timeout=1500",
     "nginx": "--idle-timeout=1500", "ngtcp2": "--timeout=1500ms", "noq": "--idle-timeout=1500",

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use noq::{ClientConfig, Connection, Endpoint, EndpointConfig, TokioRuntime, crypto};
-use quic_endpoint::{Journey, Options, Result, SessionDir, Url};
+use quic_endpoint::{Journey, Options, Result, SessionDir, Url, fetch};
 
 use crate::session::{self, Sessions, Tokens};
-use crate::{STACK, config, fetch};
+use crate::{STACK, config, connection};
 
 /// How long a client that has all its files waits for a session ticket it wants.
 const TICKET_PATIENCE: Duration = Duration::from_secs(3);
@@ -70,13 +70,14 @@ impl Client {
         };
         let mut accepted = None;
         let fetched = async {
-            let outcome = fetch::all(&connection, &self.options, urls).await;
+            let handle = connection::Connection(connection.clone());
+            let outcome = fetch::all(&handle, &STACK, &self.options, urls).await;
             if let Some(early_data) = early_data {
                 accepted = Some(early_data.await);
             }
             match outcome {
                 // The server took no early data, and with them went the requests (RFC 9001 §4.6.2).
-                Err(_) if accepted == Some(false) => fetch::all(&connection, &self.options, urls).await,
+                Err(_) if accepted == Some(false) => fetch::all(&handle, &STACK, &self.options, urls).await,
                 outcome => outcome,
             }
         };

@@ -2,9 +2,8 @@
 
 mod client;
 mod config;
-mod fetch;
+mod connection;
 mod http3;
-mod serve;
 mod server;
 mod session;
 

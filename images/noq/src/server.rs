@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use noq::crypto::rustls::QuicServerConfig;
 use noq::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
-use quic_endpoint::{Options, Result, udp};
+use quic_endpoint::{Options, Result, serve, udp};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{config, serve};
+use crate::connection::Connection;
+use crate::{STACK, config};
 
 /// Time for the last packets to leave once the server is told to end.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -60,11 +61,7 @@ fn accept(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) {
         return;
     }
     let options = options.clone();
-    tokio::spawn(async move {
-        if let Err(error) = hold(incoming, &options, config).await {
-            eprintln!("noq-endpoint: {error}");
-        }
-    });
+    tokio::spawn(async move { STACK.report(hold(incoming, &options, config).await) });
 }
 
 async fn hold(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) -> Result<()> {
@@ -79,5 +76,5 @@ async fn hold(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) 
         },
         false => connecting.await?,
     };
-    serve::all(connection, options).await
+    serve::all(Connection(connection), &STACK, options).await
 }

@@ -14,7 +14,7 @@ use noq::crypto::{self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, Pac
 use noq::{ConnectError, ConnectionId, Side, TokenStore};
 use noq_proto::TransportError;
 use noq_proto::transport_parameters::TransportParameters;
-use quic_endpoint::{Options, Result, SessionDir, random};
+use quic_endpoint::{Options, Result, SessionDir, random, tls};
 use rustls::client::{ClientSessionMemoryCache, Resumption};
 use rustls::crypto::{
     ActiveKeyExchange, CryptoProvider, GetRandomFailed, SecureRandom, SharedSecret, SupportedKxGroup,
@@ -64,7 +64,7 @@ impl Sessions {
             secure_random: tape,
             ..rustls::crypto::ring::default_provider()
         };
-        let mut tls = crate::config::client_tls(options, provider)?;
+        let mut tls = tls::client(options, provider)?;
         tls.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS)));
         let quic = Arc::new(QuicClientConfig::try_from(tls.clone())?);
         Ok(Self { quic, tls, tape, progress: Arc::default() })

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quic_endpoint::{Journey, Options, Result, SessionDir, Url, random};
+use quic_endpoint::{Journey, Options, Result, SessionDir, Url, fetch, random};
 use quinn::{ClientConfig, Connection, ConnectionId, Endpoint, EndpointConfig, TokioRuntime, crypto};
 
 use crate::session::{self, Sessions, Tokens};
-use crate::{STACK, config, fetch};
+use crate::{STACK, config, connection};
 
 /// How long a client that has all its files waits for a session ticket it wants.
 const TICKET_PATIENCE: Duration = Duration::from_secs(3);
@@ -74,13 +74,14 @@ impl Client {
         };
         let mut accepted = None;
         let fetched = async {
-            let outcome = fetch::all(&connection, &self.options, urls).await;
+            let handle = connection::Connection(connection.clone());
+            let outcome = fetch::all(&handle, &STACK, &self.options, urls).await;
             if let Some(early_data) = early_data {
                 accepted = Some(early_data.await);
             }
             match outcome {
                 // The server took no early data, and with them went the requests (RFC 9001 §4.6.2).
-                Err(_) if accepted == Some(false) => fetch::all(&connection, &self.options, urls).await,
+                Err(_) if accepted == Some(false) => fetch::all(&handle, &STACK, &self.options, urls).await,
                 outcome => outcome,
             }
         };

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use quic_endpoint::{Options, Parameters, Result, logs, options};
+use quic_endpoint::{Options, Parameters, Result, logs, options, tls};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn::{AckFrequencyConfig, ConnectionId, MtuDiscoveryConfig, QlogConfig, QlogStream, TransportConfig, VarInt};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::CipherSuite;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::quic::Suite;
-use rustls::{CipherSuite, DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
 
 use crate::resume::SharedMemory;
 use crate::rule::Rule;
@@ -182,87 +179,17 @@ fn suites(mut provider: CryptoProvider) -> (CryptoProvider, Suite) {
 
 pub fn client_crypto(options: &Options) -> Result<QuicClientConfig> {
     let (provider, initial) = suites(rustls::crypto::ring::default_provider());
-    Ok(QuicClientConfig::with_initial(Arc::new(client_tls(options, provider)?), initial)?)
+    Ok(QuicClientConfig::with_initial(Arc::new(tls::client(options, provider)?), initial)?)
 }
 
 /// Of the first connection and of those after it, which share their tickets.
 pub fn server_crypto(options: &Options) -> Result<[Arc<QuicServerConfig>; 2]> {
     let (provider, initial) = suites(rustls::crypto::ring::default_provider());
-    let first = server_tls(options, provider)?;
+    let first = tls::server(options, provider)?;
     let mut later = first.clone();
     if is_asked("zerortt-rejected") {
         later.max_early_data_size = 0;
     }
     let quic = |tls| -> Result<_> { Ok(Arc::new(QuicServerConfig::with_initial(Arc::new(tls), initial)?)) };
     Ok([quic(first)?, quic(later)?])
-}
-
-pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ClientConfig> {
-    let provider = Arc::new(provider);
-    let verifier = Arc::new(AnyCertificate(provider.clone()));
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![options.protocol.name().into()];
-    tls.key_log = Arc::new(KeyLogFile::new());
-    tls.enable_early_data = options.early_data();
-    Ok(tls)
-}
-
-fn server_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ServerConfig> {
-    let read = |error| format!("{}: {error}", options.certificate.display());
-    let chain = CertificateDer::pem_file_iter(&options.certificate).map_err(read)?;
-    let chain = chain.collect::<std::result::Result<_, _>>().map_err(read)?;
-    let key = PrivateKeyDer::from_pem_file(&options.private_key)
-        .map_err(|error| format!("{}: {error}", options.private_key.display()))?;
-    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    tls.alpn_protocols = vec![options.protocol.name().into()];
-    tls.key_log = Arc::new(KeyLogFile::new());
-    // All or nothing (RFC 9001 §4.6.1).
-    tls.max_early_data_size = if options.early_data() { u32::MAX } else { 0 };
-    Ok(tls)
-}
-
-/// The servers of a test network make their certificates themselves.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer,
-        _: &[CertificateDer],
-        _: &ServerName,
-        _: &[u8],
-        _: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

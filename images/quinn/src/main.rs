@@ -2,14 +2,13 @@
 
 mod client;
 mod config;
-mod fetch;
+mod connection;
 mod handover;
 mod memory;
 mod phase;
 mod resume;
 mod rule;
 mod samples;
-mod serve;
 mod server;
 mod session;
 mod trace;

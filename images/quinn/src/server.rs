@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quic_endpoint::{Options, Result, udp};
+use quic_endpoint::{Options, Result, serve, udp};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::connection::Connection;
 use crate::resume::SharedMemory;
-use crate::{config, serve};
+use crate::{STACK, config};
 
 /// Time for the last packets to leave once the server is told to end.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -67,11 +68,7 @@ fn accept(incoming: Incoming, options: &Arc<Options>, config: ServerConfig, memo
         return;
     }
     let options = options.clone();
-    tokio::spawn(async move {
-        if let Err(error) = hold(incoming, &options, config, memory).await {
-            eprintln!("quinn-endpoint: {error}");
-        }
-    });
+    tokio::spawn(async move { STACK.report(hold(incoming, &options, config, memory).await) });
 }
 
 async fn hold(
@@ -93,5 +90,5 @@ async fn hold(
         },
         false => connecting.await?,
     };
-    serve::all(connection, options).await
+    serve::all(Connection(connection), &STACK, options).await
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quic_endpoint::{Options, Result, SessionDir, random};
+use quic_endpoint::{Options, Result, SessionDir, random, tls};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::crypto::{self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, Session};
 use quinn::{ConnectError, ConnectionId, Side, TokenStore};
@@ -58,7 +58,7 @@ impl Sessions {
             secure_random: tape,
             ..rustls::crypto::ring::default_provider()
         };
-        let mut tls = crate::config::client_tls(options, provider)?;
+        let mut tls = tls::client(options, provider)?;
         tls.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS)));
         let quic = Arc::new(QuicClientConfig::try_from(tls.clone())?);
         Ok(Self { quic, tls, tape, state: Mutex::default(), ticket: Notify::new() })

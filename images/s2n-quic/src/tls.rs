@@ -15,10 +15,14 @@ use crate::tickets::Tickets;
 
 /// The authority of the lab's certificates, where the interop contract has it.
 const AUTHORITY: &str = "/certs/ca.pem";
+/// Of a server's chain with its root: a lab's server presents up to 16 certificates, and s2n-tls would verify seven.
+const CHAIN_DEPTH: u16 = 17;
 
 pub fn client(options: &Options, tickets: Option<&Tickets>) -> Result<Announced<default::Client>> {
-    let mut builder =
-        default::Client::builder().with_application_protocols([options.protocol.name()])?.with_empty_trust_store()?;
+    let mut builder = default::Client::builder()
+        .with_application_protocols([options.protocol.name()])?
+        .with_empty_trust_store()?
+        .with_max_cert_chain_depth(CHAIN_DEPTH)?;
     let authority = Path::new(AUTHORITY);
     if authority.exists() {
         builder = builder.with_certificate(authority)?;

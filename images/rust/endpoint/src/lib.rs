@@ -1,12 +1,17 @@
 //! What the lab's own QUIC endpoints share, whatever stack they are built on and whether or not they are
 //! asynchronous: the command line, files on either side, HTTP/0.9 requests, sessions kept, moves, logs, sockets, signals;
-//! with feature `h3`, what there is to do over the crate of that name; with feature `tokio`, waiting to the microsecond.
-//! Nothing here knows a QUIC library.
+//! with feature `h3`, what there is to do over the crate of that name; with feature `tokio`, waiting to the microsecond;
+//! with both, all of the application protocols, over a trait that a stack's connection has; with feature `rustls`, how that
+//! is configured. Nothing here knows a QUIC library.
 
 #[cfg(feature = "tokio")]
 pub mod alarm;
+#[cfg(all(feature = "h3", feature = "tokio"))]
+pub mod connection;
 pub mod datagrams;
 pub mod download;
+#[cfg(all(feature = "h3", feature = "tokio"))]
+pub mod fetch;
 pub mod hq;
 #[cfg(feature = "h3")]
 pub mod http3;
@@ -15,9 +20,13 @@ pub mod moves;
 pub mod options;
 pub mod random;
 pub mod schedule;
+#[cfg(all(feature = "h3", feature = "tokio"))]
+pub mod serve;
 pub mod served;
 pub mod session;
 pub mod signal;
+#[cfg(feature = "rustls")]
+pub mod tls;
 pub mod udp;
 pub mod url;
 

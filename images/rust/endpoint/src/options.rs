@@ -79,6 +79,13 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// Tells on stderr what went wrong with a part of the program's work, if anything did.
+    pub fn report(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            eprintln!("{}-endpoint: {error}", self.name);
+        }
+    }
+
     fn honours(&self, role: Role, name: &str) -> bool {
         let role_only = match role {
             Role::Client => self.client,

@@ -3,20 +3,26 @@
 use std::future;
 use std::sync::Arc;
 
-use quic_endpoint::datagrams::Received;
-use quic_endpoint::{Datagrams, Download, Options, Protocol, Result, Schedule, Url, download, hq, http3, schedule};
-use quinn::{Connection, ConnectionError};
-use tokio::task::JoinSet;
+use bytes::Bytes;
+use h3::client::SendRequest;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::STACK;
+use crate::connection::{Connection, Receiver, Sender};
+use crate::datagrams::Received;
+use crate::{Datagrams, Download, Options, Protocol, Result, Schedule, Stack, Url, download, hq, http3, schedule};
 
 /// Fetches all files at once, as far as the server lets that many streams be open.
-pub async fn all(connection: &Connection, options: &Arc<Options>, urls: &[Url]) -> Result<()> {
+pub async fn all<C: Connection>(
+    connection: &C,
+    stack: &'static Stack,
+    options: &Arc<Options>,
+    urls: &[Url],
+) -> Result<()> {
     if let Some(datagrams) = Datagrams::read()? {
         return receive(connection, datagrams, options.protocol).await;
     }
     if let Some(schedule) = Schedule::read(urls.len())? {
-        return follow(connection, options, urls, schedule).await;
+        return follow(connection, stack, options, urls, schedule).await;
     }
     let mut fetches = JoinSet::new();
     let driver = match options.protocol {
@@ -31,15 +37,15 @@ pub async fn all(connection: &Connection, options: &Arc<Options>, urls: &[Url]) 
             None
         }
         Protocol::Http3 => {
-            let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(connection.clone())).await?;
+            let (driver, requests) = start_http3(connection).await?;
             for url in urls {
                 let (requests, options, url) = (requests.clone(), options.clone(), url.clone());
                 fetches.spawn(async move {
-                    let fetched = http3::transfer(requests, &STACK, &options, &url).await;
+                    let fetched = http3::transfer(requests, stack, &options, &url).await;
                     fetched.map_err(|error| download::failed(&url, error))
                 });
             }
-            Some((tokio::spawn(future::poll_fn(move |context| driver.poll_close(context))), requests))
+            Some((driver, requests))
         }
     };
     let outcome = download::outcome(fetches.join_all().await);
@@ -50,28 +56,39 @@ pub async fn all(connection: &Connection, options: &Arc<Options>, urls: &[Url]) 
     outcome
 }
 
+/// HTTP/3 on a connection: the task that drives it, and what takes requests.
+async fn start_http3<C: Connection>(connection: &C) -> Result<(JoinHandle<()>, SendRequest<C::Streams, Bytes>)> {
+    let (mut driver, requests) = h3::client::new(connection.http3()).await?;
+    let driver = tokio::spawn(async move {
+        // How it ended, the requests say.
+        let _ = future::poll_fn(|context| driver.poll_close(context)).await;
+    });
+    Ok((driver, requests))
+}
+
 /// Writes down which datagrams come, until the server has sent all.
-async fn receive(connection: &Connection, datagrams: Datagrams, protocol: Protocol) -> Result<()> {
+async fn receive(connection: &impl Connection, datagrams: Datagrams, protocol: Protocol) -> Result<()> {
     let mut received = Received::default();
     let all = async {
-        loop {
-            match connection.read_datagram().await {
-                Ok(data) => received.add(&data),
-                Err(ConnectionError::ApplicationClosed(end)) if end.error_code == protocol.no_error().into() => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
+        while let Some(data) = connection.read_datagram(protocol).await? {
+            received.add(&data);
         }
+        Ok(())
     };
     // The end of the connection may be lost.
     let ended = tokio::time::timeout(datagrams.patience(), all).await;
     received.write()?;
-    Ok(ended.unwrap_or(Ok(()))?)
+    ended.unwrap_or(Ok(()))
 }
 
 /// Fetches the files as a schedule says.
-async fn follow(connection: &Connection, options: &Arc<Options>, urls: &[Url], schedule: Schedule) -> Result<()> {
+async fn follow<C: Connection>(
+    connection: &C,
+    stack: &'static Stack,
+    options: &Arc<Options>,
+    urls: &[Url],
+    schedule: Schedule,
+) -> Result<()> {
     if options.protocol == Protocol::HqInterop {
         return schedule::follow(schedule, urls, |url, _, heard| {
             let (connection, options) = (connection.clone(), options.clone());
@@ -79,11 +96,10 @@ async fn follow(connection: &Connection, options: &Arc<Options>, urls: &[Url], s
         })
         .await;
     }
-    let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(connection.clone())).await?;
-    let driver = tokio::spawn(future::poll_fn(move |context| driver.poll_close(context)));
+    let (driver, requests) = start_http3(connection).await?;
     let outcome = schedule::follow(schedule, urls, |url, priority, heard| {
         let (requests, options) = (requests.clone(), options.clone());
-        async move { http3::fetch(requests, &STACK, &options, &url, priority.as_deref(), heard).await }
+        async move { http3::fetch(requests, stack, &options, &url, priority.as_deref(), heard).await }
     });
     let outcome = outcome.await;
     // Before the last handle on it goes, which would close the connection while it may still be of use.
@@ -91,14 +107,19 @@ async fn follow(connection: &Connection, options: &Arc<Options>, urls: &[Url], s
     outcome
 }
 
-async fn get_hq(connection: &Connection, options: &Options, url: &Url, mut heard: impl FnMut()) -> Result<()> {
-    let (mut request, mut response) = connection.open_bi().await?;
-    request.write_all(&hq::request(url)).await?;
+async fn get_hq(
+    connection: &impl Connection,
+    options: &Options,
+    url: &Url,
+    mut heard: impl FnMut() + Send,
+) -> Result<()> {
+    let (mut request, mut response) = connection.open().await?;
+    request.write(hq::request(url).into()).await?;
     request.finish()?;
     let mut download = Download::create(&options.downloads, url)?;
-    while let Some(chunk) = response.read_chunk(usize::MAX, true).await? {
+    while let Some(chunk) = response.read(usize::MAX).await? {
         heard();
-        download.write(&chunk.bytes)?;
+        download.write(&chunk)?;
     }
     download.finish()
 }
