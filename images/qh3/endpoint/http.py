@@ -13,7 +13,7 @@ REJECTED = 0x10B
 
 
 class HqConnection:
-    """HTTP/0.9 on a bidirectional stream: `GET /path\\r\\n`, and the bare bytes back."""
+    """HTTP/0.9 on a bidirectional stream: a line `GET /path`, and the bare bytes back."""
 
     def __init__(self, quic: QuicConnection) -> None:
         self._quic = quic

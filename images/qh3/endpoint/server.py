@@ -26,7 +26,7 @@ from endpoint.http import NO_ERROR, REJECTED, Http, http
 from endpoint.logs import Logs
 from endpoint.options import Options
 from endpoint.sending import FileSender
-from endpoint.stack import configuration
+from endpoint.stack import configuration, keep_datagrams
 
 #: Where the files go that clients send.
 UPLOADS = Path("/uploads")
@@ -37,6 +37,7 @@ class _Server(FileSender):
 
     def __init__(self, quic: QuicConnection, stream_handler: Any = None, *, options: Options) -> None:
         super().__init__(quic, stream_handler)
+        keep_datagrams(quic)
         self._options = options
         self._root = options.root.resolve()
         self._http: Http | None = None
