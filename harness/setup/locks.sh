@@ -25,7 +25,7 @@ hash() {
 }
 hash 3.11 requirements.txt requirements.lock
 hash 3.11 requirements.compat.txt requirements.compat.lock
-for file in images/aioquic images/ns3 tests/browser/image; do
+for file in images/aioquic images/qh3 images/ns3 tests/browser/image; do
   hash 3.13 "$file/requirements.txt" "$file/requirements.txt"
 done
 

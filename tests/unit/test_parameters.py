@@ -148,7 +148,7 @@ IDLE = {
     "haproxy": "--idle-timeout=1500",
     "firefox": "--network.http.http3.idle_timeout=1.5", "kwik": "--idle-timeout=1500", "msquic": "--idle-timeout=1500",
     "nginx": "--idle-timeout=1500", "ngtcp2": "--timeout=1500ms", "noq": "--idle-timeout=1500",
-    "picoquic": "IDLE_TIMEOUT=1500", "quic-go": "--idle-timeout=1500ms",
+    "picoquic": "IDLE_TIMEOUT=1500", "qh3": "--idle-timeout=1500", "quic-go": "--idle-timeout=1500ms",
     "quiche": "--idle-timeout=1500", "quinn": "--idle-timeout=1500", "s2n-quic": "--idle-timeout=1500",
     "tquic": "--idle-timeout=1500",
 }  # fmt: skip

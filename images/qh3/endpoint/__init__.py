@@ -1,0 +1,1 @@
+"""A QUIC file client and server over qh3, for interop and performance measurements."""
