@@ -90,7 +90,7 @@ gate: setup
 
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
 interop: setup
-	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --artefacts "$$KEEP" || [ $$? -eq 1 ]
+	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --evidence "$$KEEP" || [ $$? -eq 1 ]
 	@$(HARNESS) report interop
 
 test: check unit lab
