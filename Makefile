@@ -13,7 +13,7 @@ FROM ?= $(HARNESS_REGISTRY)
 export HARNESS_REGISTRY := $(FROM)
 # Name of the image that `make container` makes.
 IMAGE ?= quic-lab:dev
-# Of `make interop`: who plays, and whose logs and captures are kept: failed, all, or figures for none.
+# Of `make interop`: who plays, and whose logs and captures are kept: failed, full (of all) or figures (of none).
 INTEROP ?= all
 KEEP ?= failed
 # compose (real time, containers) or virtual (virtual time, one kernel). Without it `make run` answers in virtual time
@@ -42,8 +42,6 @@ HARNESS := .venv/bin/harness
 # What people, jobs and the environment set reaches the shell as variables of its own, never as part of a recipe: it is
 # split into words, and run as nothing.
 export SCENARIO CLIENTS SERVERS REPEAT INTEROP KEEP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS IMAGE
-# All runs' evidence is `full` to the command.
-export EVIDENCE = $(KEEP:all=full)
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -100,7 +98,7 @@ gate: setup
 
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
 interop: setup
-	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --evidence "$$EVIDENCE" || [ $$? -eq 1 ]
+	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --evidence "$$KEEP" || [ $$? -eq 1 ]
 	@$(HARNESS) report interop
 
 test: check unit lab

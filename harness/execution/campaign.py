@@ -35,7 +35,7 @@ from harness.store.provenance import Provenance
 from harness.store.results import Store, StoreReader
 
 
-class Checkout(Protocol):
+class CampaignCheckout(Protocol):
     """What a campaign needs of a checkout (`harness.execution.checkout.App`)."""
 
     paths: CheckoutPaths
@@ -60,7 +60,7 @@ class Checkout(Protocol):
 
 
 def run_cells(
-    app: Checkout,
+    app: CampaignCheckout,
     matrix: Sequence[Cell],
     repetitions: int | UntilDecided | None,
     options: Options,

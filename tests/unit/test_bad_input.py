@@ -11,6 +11,7 @@ import typer
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue, Mistake
+from harness.catalogue.catalogue import ListedScenario
 from harness.cli.consoles import console, print_document
 from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
@@ -224,7 +225,11 @@ def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str
     verdict = judge(one, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
     print_document(results_document([result]))
-    print_document(catalogue_document([one], [ListedImplementation(alpha, here=False, absent=ODD)]))
+    print_document(
+        catalogue_document(
+            [ListedScenario(one.name, one.title, 1)], [ListedImplementation(alpha, here=False, absent=ODD)]
+        )
+    )
     with ProgressPrinter(console()) as talk:
         talk(RunFinished(played, run, run.outcome, verdict))
         talk(Warned(ODD))
