@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.cli import main
 from harness.cli.options import EngineChoice, PairsChoice, RunArguments
-from harness.errors import InputError
+from harness.cli.signals import FAILED
+from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult, CommandWords
 from harness.execution import App, CheckoutPaths
+from harness.execution.matrix import Request
 from harness.outcome import Attributed, Attribution, Observation, StateShare
 from harness.report.closing import closing_document, comparison_lines, miss_lines, next_commands
 from harness.report.compare import comparisons
@@ -231,3 +234,33 @@ def test_a_parameter_of_both_roles_that_only_one_can_be_told() -> None:
         known.require_told("--vary", {"ack_ratio": ["2", "10"]}, players)  # type: ignore[arg-type]
     assert caught.value.message == "--vary ack_ratio=2,10: not both the client and the server can be told"
     assert caught.value.hint.startswith("try client.ack_ratio: picoquic can") and "receiver's" in caught.value.hint
+
+
+@pytest.mark.parametrize("problem", [None, EngineError("no Docker here", "start it")])
+def test_a_run_with_the_real_time_check_answers_first_and_compares_last(
+    problem: EngineError | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def made(app: App, request: Request, options: object, listen: object) -> list[CellResult]:
+        asked.append((request.engine, request.pairs))
+        if request.engine == "virtual":
+            return _matrix()
+        if problem is not None:
+            raise problem
+        return [_cell(name, name, "compose", completion=5.1, milestone_2MB=2.6) for name in NAMES]
+
+    monkeypatch.setattr("harness.execution.App.run", made)
+    words = ["satellite/small", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(tmp_path / "store")]
+    monkeypatch.setattr("sys.argv", ["harness", "run", *words, "--engine", "virtual", "--check-real", "--no-figures"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output = capsys.readouterr()
+    assert asked == [("virtual", "all"), ("compose", "itself")]
+    # The verdicts are those of virtual time, whatever came of real time.
+    assert ended.value.code == FAILED
+    assert output.out.index("│ alpha") < output.out.index("best:")
+    if problem is None:
+        assert "alpha→alpha: 5 s in virtual time, 5.1 s in real time (-2.0%): they agree" in output.out
+    else:
+        assert "nothing in real time: no Docker here" in output.err and "real time beside" not in output.out
