@@ -85,7 +85,8 @@ def best_text(results: Sequence[CellResult]) -> str:
     if not rankings:
         result = results[0]
         symbol = SYMBOLS[result.verdict.status][0]
-        only = f"{symbol} {result.name}: {result.verdict.sentence.rstrip('.')}" if len(results) == 1 else ""
+        is_answer = len(results) == 1 and result.verdict.status != "error"
+        only = f"{symbol} {result.name}: {result.verdict.sentence.rstrip('.')}" if is_answer else ""
         return only or objectives or "no cell has a figure to rank by"
     ranking = rankings[0]
     cells = [cell for cell in ranking.cells if _is_finite(cell)]

@@ -45,11 +45,11 @@ def run_until_divergence(
     the infrastructure failed.
     """
     built = app.inventory.build_images_of(cell, listen)
-    first, first_folder = _run(app, built, folder / "first", options, listen)
+    first, first_folder = traced_run(app, built, folder / "first", options, listen)
     divergence, number = Divergence(), 1
     while divergence.identical and number < times:
         shutil.rmtree(folder / "again", ignore_errors=True)
-        again, again_folder = _run(app, built, folder / "again", options, listen)
+        again, again_folder = traced_run(app, built, folder / "again", options, listen)
         traces = [read_calls(run_folder / TRACE) for run_folder in (folder / "first", folder / "again")]
         divergence = compare_runs(
             first, again, (first_folder, again_folder), _START_NS, first_differing_call(traces[0], traces[1])
@@ -58,7 +58,11 @@ def run_until_divergence(
     return divergence, number
 
 
-def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener) -> tuple[Run, Path]:
+def traced_run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener) -> tuple[Run, Path]:
+    """A run of a cell whose images are there, with a trace of its system calls: the run and its folder.
+
+    `folder`: new; the trace is in it, as `TRACE`. EngineError when there is none.
+    """
     folder.mkdir(parents=True)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))

@@ -90,7 +90,8 @@ def test_a_client_moves_when_it_is_told(moved: dict[tuple[str, str], dict[str, A
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     before, after = from_client(cell, "sim"), from_client(cell, "sim-other")
     late_ms = (after.t_ns[0] - before.t_ns[0]) / 1e6 - AT_MS
-    assert -EARLY["virtual"] * 1e3 < late_ms < 1, f"{late_ms:.3f} ms late"
+    # An event loop that waits with epoll counts whole milliseconds, rounded up, and then sends.
+    assert -EARLY["virtual"] * 1e3 < late_ms < 1.1, f"{late_ms:.3f} ms late"
     assert len(set(after.of(_SOURCE))) == 1 and not set(after.of(_SOURCE)) & set(before.of(_SOURCE))
     if how == "migrate":
         # Of a short header: what is behind its first byte belongs to the destination connection ID.

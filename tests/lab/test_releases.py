@@ -34,14 +34,16 @@ def answer(harness: Harness, *words: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.usefixtures("warm")
 def test_a_history_and_a_search_over_the_same_runs(harness: Harness) -> None:
     scenario = harness.scenario("short")
-    code, history = answer(harness, "history", "quic-go", scenario, "--since", SINCE, "--repeat", "1")
+    code, history = answer(
+        harness, "history", "quic-go", scenario, "--since", SINCE, "--repeat", "1", "--evidence", "full"
+    )
     assert code == 0
     releases = history["scenarios"][0]["releases"]
     assert [item["name"] for item in releases] == [OLDER, NEWER]
     assert all(item["outcomes"] == {"completed": 1} and item["medians"]["milestone_1MB"] > 0.4 for item in releases)
     change = releases[1]["change"]
     assert change["before"] == OLDER and not change["identical"]
-    # The same runs answer the search: none is made again.
+    # The same runs answer the search: with their captures there, none is made again.
     before = {file: file.stat().st_mtime_ns for file in harness.store.glob("runs/*/*/run.json")}
     code, found = answer(harness, "bisect", f"{OLDER}..0.65.0", scenario, "--changed", "--repeat", "1")
     assert (code, found["first"], found["before"]) == (1, NEWER, OLDER)

@@ -22,7 +22,7 @@ from tests.plot_runs import download_run
 
 #: Where the screenshots of the last tour stay.
 SHOTS = ROOT / ".state" / "site"
-#: The picture of the site in the README: the tour's `readme.png`, taken over by hand when the site has changed.
+#: The picture of the site in docs/site.md: the tour's `readme.png`, taken over by hand when the site has changed.
 PICTURE = ROOT / "docs" / "figures" / "site.png"
 #: The pages of a scenario's cells share what they have in common. The page of a study lists the cells it rests on, and
 #: the checklist rests on those of several studies.
@@ -153,4 +153,4 @@ def test_the_readme_shows_what_the_tour_saw(tour: dict[str, Any]) -> None:
     sizes = [struct.unpack(">II", file.read_bytes()[16:24]) for file in (PICTURE, SHOTS / "readme.png")]
     assert sizes[0] == sizes[1]
     assert PICTURE.stat().st_size <= 200_000
-    assert "docs/figures/site.png" in (ROOT / "README.md").read_text()
+    assert "figures/site.png" in (ROOT / "docs" / "site.md").read_text()
