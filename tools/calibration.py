@@ -5,7 +5,7 @@ $ .venv/bin/python -m tools.calibration --store results/reference
 Each pair of the store's real-time runs says how much CPU time its client and its server took (the metrics cpu_client
 and cpu_server). The same cell is run in virtual time, with a trace of its system calls, which says how many calls,
 datagrams and bytes those were. Non-negative least squares (Lawson and Hanson, *Solving Least Squares Problems*, chapter
-23) of the relative errors give the cost of each: the profile `server` of harness/scenario/schema/cpu.py.
+23) of the relative errors give the cost of each, as a scenario has it below `cpu`.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ BLAMES: tuple[Blame, ...] = (
         "s2n-quic",
         "",
         "endpoint",
-        "The case's chain has nine certificates. Our client leaves s2n-tls's limit of a chain's depth as it is, and "
-        'ends with "The maximum certificate chain depth has been exceeded".',
+        "The case's chain has nine certificates. In these runs our client left s2n-tls's limit of a chain's depth as "
+        'it is, and ended with "The maximum certificate chain depth has been exceeded". It takes the chain since then.',
         cases=("amplificationlimit",),
     ),
     Blame(
