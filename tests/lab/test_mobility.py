@@ -29,6 +29,9 @@ PATHS = {
 AT = 0.3
 #: How late a move may be, s.
 LATE = {"virtual": 0.001, "compose": 0.02}
+#: How late the path itself may be in real time: nft and conntrack, told one after the other in the lab's kernel, take
+#: 8 ms on an AMD EPYC and 25 ms on an Intel Xeon. A run's link is invalid from 100 ms on.
+PATH_LATE = 0.05
 
 
 def _run(
@@ -148,13 +151,13 @@ def test_a_client_moves_in_real_time(harness: Harness) -> None:
     for attempt in range(ATTEMPTS):
         view = _run(_apart(harness, attempt), "real", moves, REBINDS)
         measured = json.loads((view.folder / "measured.json").read_text())
-        late = [one / 1e3 for one in measured["link"]["changes_late_ms"]]
-        assert len(late) == 2 and min(late) >= 0, late
-        late.append(_late(view))
-        in_time = -EARLY["compose"] <= late[-1] and max(late) <= LATE["compose"]
+        path_late = [one / 1e3 for one in measured["link"]["changes_late_ms"]]
+        assert len(path_late) == 2 and min(path_late) >= 0, path_late
+        client_late = _late(view)
+        in_time = -EARLY["compose"] <= client_late <= LATE["compose"] and max(path_late) <= PATH_LATE
         if in_time:
             break
     if not in_time and measured["link"]["steal"] >= STOLEN:
         pytest.skip(f"no real time to be had: the hypervisor took {measured['link']['steal']:.0%} of the processor's")
-    assert in_time, late
+    assert in_time, (client_late, path_late)
     assert 10000 in set(_capture(view, "campus", "right").source_port)

@@ -111,13 +111,19 @@ def _simulators(*state: str) -> list[str]:
 
 
 def _same_losses(one: list[bool], other: list[bool]) -> bool:
-    """Whether both show one sequence of losses: as many packets from one to the next, but for a few that are not data.
+    """Whether both show one sequence of losses: most of the first ones are at the same place, but for a few packets.
 
-    The greeting is drawn for, too, and now and then an address that an endpoint asks for once more.
+    The greeting is drawn for, too, and now and then an address that an endpoint asks for once more. Captures show
+    neither: a loss that falls on such a packet is in one run's list and not in the other's, and what follows is a
+    packet earlier or later.
     """
-    gaps = [np.diff(np.flatnonzero(~np.array(each)))[:LOSSES] for each in (one, other)]
-    assert len(gaps[0]) == len(gaps[1]) == LOSSES
-    return bool(np.mean(np.abs(gaps[0] - gaps[1]) <= 2) >= 0.75)
+    first, second = (np.flatnonzero(~np.array(each)) for each in (one, other))
+    assert min(len(first), len(second)) >= LOSSES
+    distances = second[None, :] - first[:LOSSES, None]
+    shared = [
+        float(np.mean(np.any(np.abs(distances - shift) <= 2, axis=1))) for shift in range(-GREETING, GREETING + 1)
+    ]
+    return max(shared) >= 0.75
 
 
 def test_a_run_is_the_same_alone_and_behind_another(bench: Bench) -> None:
