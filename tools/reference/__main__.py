@@ -69,12 +69,12 @@ def run_campaign(
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say what is to be done, and do nothing.")] = False,
 ) -> None:
-    """Do what of the campaign is in neither the reference nor the store, and take it over, request by request.
+    """Do what of the campaign is in neither the reference nor the store, and take it over, some requests at a time.
 
     results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. A cluster makes
     the runs as it makes those of `harness run`.
     """
-    from harness.evaluation.publish import publish_runs, remove_cells
+    from harness.evaluation.publish import remove_cells
     from harness.execution import Options
     from harness.formatting import format_count
     from harness.report.progress import ProgressPrinter
@@ -101,11 +101,11 @@ def run_campaign(
             print_text(_line(share, beside))
         seconds = sum(share.seconds for share in chosen) / beside
         console().print(f"{sum(len(share.missing_runs) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
-        for share in () if plan else chosen:
+        todo = () if plan else chosen
+        for number, share in enumerate(todo, 1):
             made = campaign.work(share, options, talk)
-            if made:
-                drawn = behind_figures(made)
-                kept = publish_runs(REFERENCE, made, app.stored_runs, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
+            kept = campaign.publish(made, behind_figures, last=number == len(todo))
+            if kept is not None:
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
         if tidy:
             unasked = campaign.unrequested(talk)

@@ -7,7 +7,8 @@ today, whatever became other: a scenario, a manifest, an image, the simulator or
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -20,6 +21,7 @@ from harness.doe.interventions import ExplanationGenerator, explain
 from harness.doe.settings_search import SearchGenerator, cells_so_far, drive_searches, start_searches
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.publish import PublishedRuns, publish_runs
 from harness.evaluation.staleness import mark_outdated
 from harness.evaluation.verdict import judge
 from harness.execution import App, Options
@@ -37,6 +39,8 @@ from harness.store.parquet import ColumnStore, is_columnar
 CAMPAIGN = "campaign.yaml"
 #: Sets of one cost that a search asks for at once: as many on every machine, so that it goes the same way on all.
 _WIDTH = 8
+#: So many runs, or seconds, of new results are taken over at once.
+_PUBLISHED_RUNS, _PUBLISHED_SECONDS = 2000, 1800
 
 
 class Asked(Part):
@@ -127,6 +131,9 @@ class Reference:
         self._app = app
         self.root = root
         self._remake = fresh
+        self._stored: ColumnStore | None = None
+        self._unpublished: list[CellResult] = []
+        self._published_at = time.monotonic()
 
     def _read(self) -> Requests:
         file = self.root / CAMPAIGN
@@ -252,8 +259,10 @@ class Reference:
         return set() if columns is None or self._remake else self._sound_runs(columns, planned)
 
     def _columns(self) -> ColumnStore | None:
-        """What is in the reference by now; None where nothing is."""
-        return ColumnStore(self.root) if is_columnar(self.root) else None
+        """What is in the reference by now, read once until it is written; None where nothing is."""
+        if self._stored is None and is_columnar(self.root):
+            self._stored = ColumnStore(self.root)
+        return self._stored
 
     def _sound_runs(self, columns: ColumnStore, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         found = set()
@@ -302,6 +311,25 @@ class Reference:
                 for run, measured in result.runs
             )
         ]
+
+    def publish(
+        self, results: Iterable[CellResult], with_series: Callable[[Sequence[CellResult]], Set[str]], *, last: bool
+    ) -> PublishedRuns | None:
+        """Take results over into the reference, a few requests at a time. EngineError if the disk refuses; ResultError.
+
+        The reference is rewritten as a whole, which takes minutes: results wait until there are many, or for a while.
+        Nothing is lost meanwhile, for the store has them. None as long as they wait. `with_series`: the names of the
+        runs whose series are kept; `last`: nothing is to wait.
+        """
+        self._unpublished += results
+        runs = sum(len(result.runs) for result in self._unpublished)
+        waited = time.monotonic() - self._published_at
+        if not runs or not (last or runs >= _PUBLISHED_RUNS or waited >= _PUBLISHED_SECONDS):
+            return None
+        drawn = with_series(self._unpublished)
+        published = publish_runs(self.root, self._unpublished, self._app.stored_runs, lambda run: run.name in drawn)
+        self._unpublished, self._stored, self._published_at = [], None, time.monotonic()
+        return published
 
     def current_cells(self, listen: Listener, stored: Iterable[Cell]) -> dict[object, Cell]:
         """Point → the cell that the campaign would run there today, for implementations with `stored` cells."""
