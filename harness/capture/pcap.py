@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -122,6 +123,15 @@ def iterate_records(data: bytes) -> Iterator[tuple[int, bytes]]:
         seconds, fraction, captured, _ = unpack(data, offset)
         start = offset + _RECORD_HEADER
         yield seconds * 1_000_000_000 + fraction * unit, data[start : start + captured]
+
+
+def without_frames(data: bytes, numbers: Container[int]) -> bytes:
+    """A classic capture without some frames, by their numbers from 1. Raises ValueError as `parse`."""
+    order, _ = _parse_file_header(data)
+    offsets, end = _record_offsets(data, order)
+    records = pairwise([*offsets, end])
+    kept = [data[start:stop] for number, (start, stop) in enumerate(records, 1) if number not in numbers]
+    return b"".join([data[:_FILE_HEADER], *kept, data[end:]])
 
 
 def _record_offsets(data: bytes, order: str, position: int = _FILE_HEADER) -> tuple[list[int], int]:

@@ -14,13 +14,16 @@ from harness.analysis.interop.registry import FOLDER, MEASUREMENTS
 from harness.analysis.interop.runner_logs import OUTPUT, exit_line
 from harness.analysis.interop.verdict import run_result
 from harness.capture.artefacts import endpoint_path
-from harness.capture.files import ARCHIVE, CAPTURES, SIMULATOR, find_file, open_file, original_path
+from harness.capture.datagrams import parse_datagrams
+from harness.capture.files import ARCHIVE, CAPTURES, SIMULATOR, find_file, open_file, original_path, read_bytes
+from harness.capture.pcap import without_frames
 from harness.errors import InputError, disk_error
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun, Run
 from harness.reading import read_tree
 from harness.report.interop import testcase_cells
 from harness.scenario.parameters import ROLES, Role
+from harness.topology.addresses import is_simulator
 from harness.writing import create_file
 
 #: The results that the runner keeps logs of.
@@ -86,7 +89,9 @@ def _exit_code(run: Run, role: Role) -> int | None:
 
 
 def _write_files(source: Path, target: Path) -> bool:
-    """Unpack an endpoint's files and the simulator's. Gives whether both captures are among them."""
+    """Unpack an endpoint's files and the simulator's, captures without its own datagrams. Gives whether both captures
+    are among them.
+    """
     places = {SIMULATOR: SIMULATOR} | {str(role): endpoint_path(0, role) for role in ROLES}
     for name, place in places.items():
         if not (source / place).is_dir():
@@ -96,13 +101,28 @@ def _write_files(source: Path, target: Path) -> bool:
         for folder in tree.folders:
             (target / name / folder).mkdir()
         for file in tree.files:
-            if file != ARCHIVE:
-                _unpack(source / place / file, original_path(target / name / file))
+            unpacked = original_path(target / name / file)
+            if file != ARCHIVE and unpacked.name not in CAPTURES.values():
+                _unpack(source / place / file, unpacked)
     captures = list(filter(None, (find_file(source / SIMULATOR / name) for name in CAPTURES.values())))
     for capture in captures:
-        if capture.parent.name == ARCHIVE:
-            _unpack(capture, target / SIMULATOR / capture.name)
+        with create_file(target / SIMULATOR / original_path(capture).name) as out:
+            out.write(endpoint_frames(read_bytes(capture)))
     return len(captures) == len(CAPTURES)
+
+
+def endpoint_frames(capture: bytes) -> bytes:
+    """A capture without the datagrams from and to the simulator itself; with what it answers as a router (ICMP).
+
+    Its readiness probe is a QUIC packet of an unknown version. The runner's checks, and other readers, take the first
+    packet of a capture for the client's. Raises ValueError where it is no capture.
+    """
+    own = {
+        datagram.number
+        for datagram in parse_datagrams(capture)
+        if any(is_simulator(address) for address, _ in (datagram.source, datagram.destination))
+    }
+    return without_frames(capture, own)
 
 
 def _unpack(source: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ endpoints expect (images/endpoint/setup.sh).
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Literal
 
 Side = Literal["left", "right"]
@@ -28,6 +29,13 @@ _PATH = 25
 _BETWEEN, _NEXT = 126, 9
 #: Host parts of the two stations in a network between two segments, that at the clients' end first.
 STATION_HOSTS = 2, 3
+
+
+def is_simulator(address: str) -> bool:
+    """Whether an address, IPv4 or IPv6, is that of a lab's first simulator, in whatever network. ValueError."""
+    parsed = ipaddress.ip_address(address)
+    host_bits = 8 if isinstance(parsed, ipaddress.IPv4Address) else 64
+    return int(parsed) % (1 << host_bits) == FIRST_SIMULATOR
 
 
 def network(side: Side, slot: int, path: int = 0) -> tuple[str, str]:

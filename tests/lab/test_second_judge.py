@@ -19,6 +19,7 @@ from harness.capture.files import read_bytes
 from harness.capture.quic.invariants import VERSION_2, Form
 from harness.formatting import format_count
 from harness.outcome import MeasuredRun, Run
+from harness.report.interop_logs import endpoint_frames
 from harness.scenario.parameters import ROLES
 from tests.lab.conftest import Harness, build_image
 
@@ -105,7 +106,7 @@ def _tshark_counts(artefacts: Artefacts, folder: Path, image: str) -> Counts:
         stored = artefacts.path(CAPTURE[side])
         assert stored is not None
         capture = folder / f"{side}.pcap"
-        capture.write_bytes(read_bytes(stored))
+        capture.write_bytes(endpoint_frames(read_bytes(stored)))
         source = getattr(flow, sender).addresses[0]
         for frame in _dissected(capture, keys, source, image):
             counts.marks[sender, int(_shown(frame, "ip.dsfield.ecn") or NOT_ECT)] += 1

@@ -15,6 +15,7 @@ import zstandard
 
 from harness.analysis.interop.runner_logs import JudgedRun, find_runs, judge_run
 from harness.capture.datagrams import Datagram, read_datagrams
+from harness.capture.files import CAPTURES
 from harness.capture.pcapng import iterate_frames, read_key_logs
 from harness.cli.entry import main
 from harness.cli.signals import FAILED, USAGE
@@ -23,9 +24,10 @@ from harness.evaluation.cell_result import CellResult
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Transfer, Verdict
 from harness.report.interop import result_json
 from harness.report.interop_logs import write_logs
+from harness.topology.addresses import FIRST_SIMULATOR, address, flow_address, is_simulator
 from tests.examples import ROOT, catalogue, cell, implementation
 from tests.unit import wire_packets
-from tests.unit.captures import make_run
+from tests.unit.captures import make_run, pcap
 from tests.unit.wire_packets import Conversation, Trace, challenge, response, shake_hands
 
 _NAT = ("193.167.0.150", 10_000)
@@ -185,6 +187,12 @@ def test_the_command_prints_the_reason_and_ends_with_1(
 # --- The runner's log directory, made of our own runs.
 
 
+#: What the simulator asks a server before the client starts: a packet of a version that nobody has.
+_PROBE = Datagram(
+    1, 0, ("193.167.100.2", 40000), ("193.167.100.100", 443), 4, 0, b"\xc0WAIT" + bytes(1195), 1200
+)  # fmt: skip
+
+
 def _stored_run(folder: Path, trace: Trace, key_log: str, case: str = "retry", exit_code: int = 1) -> CellResult:
     """A run of the client a and the server b as the store has it: captures in one archive, secrets, logs."""
     (folder / "sim").mkdir(parents=True)
@@ -195,6 +203,8 @@ def _stored_run(folder: Path, trace: Trace, key_log: str, case: str = "retry", e
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
         for file in sorted((laid_out / "sim").iterdir()):
+            frames = [(0, _frame(_PROBE)), *iterate_frames(file.read_bytes())]
+            file.write_bytes(pcap((t_ns, frame, len(frame)) for t_ns, frame in frames))
             archive.add(file, file.name)
     (folder / "flow0" / "client" / "keys.log").write_text(key_log)
     (folder / "flow0" / "client" / "qlog" / "a.sqlog.zst").write_bytes(zstandard.compress(b"{}"))
@@ -218,12 +228,26 @@ def test_the_links_of_a_result_lead_to_logs_that_are_judged_as_the_runners_are(t
     (run,) = find_runs(tmp_path / "logs")
     assert run.folder == tmp_path / "logs" / "b_a" / "retry"
     assert (run.folder / "client" / "qlog" / "a.sqlog").read_bytes() == b"{}"
+    # The simulator's probe is in the stored captures, and not in these.
+    for name in CAPTURES.values():
+        stored, written = (
+            read_datagrams(place / "sim" / name) for place in (tmp_path / "0-captures/b_a/retry", run.folder)
+        )
+        assert stored[0].source == _PROBE.source
+        assert [replace(each, number=each.number + 1) for each in written] == stored[1:]
     judged = _judge(tmp_path / "logs")
     assert judged.sentence.startswith("retry: an Initial packet with a token that no Retry had (packet ")
     # An endpoint's own words are not taken for compose's.
     assert judged.exit_codes == {"client": 1}
     with pytest.raises(InputError, match="is not empty"):
         write_logs([result], tmp_path / "logs")
+
+
+def test_a_simulator_is_known_by_its_address_in_every_network() -> None:
+    every = [text for side in ("left", "right") for slot in (0, 3) for text in address(side, slot, FIRST_SIMULATOR)]
+    assert len(set(every)) == 8 and all(map(is_simulator, every))
+    others = [text for side in ("left", "right") for flow in (0, 2, 102) for text in flow_address(side, 0, flow)]
+    assert not any(map(is_simulator, others))
 
 
 def test_runs_of_a_measurement_have_numbers_and_unkept_ones_their_end_alone(tmp_path: Path) -> None:

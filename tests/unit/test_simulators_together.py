@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from simulator import agent, world
 from simulator.agent import Agent, NotReadyError
-from simulator.capture import kept
 from simulator.plan import Plan
 from simulator.ports import Port, _wires
 from simulator.shell import CommandError, Prepared, run_program
@@ -208,11 +207,3 @@ def test_devices_of_queues_are_made_ahead_of_all_else() -> None:
     ]  # fmt: skip
     order = [1, 2, 4, 5, 0, 3, 6, 7]
     assert agent.queues_first(program) == [program[number] for number in order]
-
-
-def test_a_capture_keeps_nothing_that_the_simulator_sends_itself() -> None:
-    """But what it answers to a packet that is too large, as a router (RFC 792)."""
-    text = kept(["193.167.100.2/24", "fd00:cafe:cafe:100::2/64"])
-    assert text.startswith("(udp and not (host 193.167.100.2 or host fd00:cafe:cafe:100::2)) or tcp or ")
-    assert text.endswith(kept([]).removeprefix("udp"))
-    assert "icmp[0] = 3 and icmp[1] = 4" in kept([])

@@ -73,8 +73,7 @@ def run_host(plan: Plan, interfaces: dict[str, str], run: Run, stop: Path) -> in
 
 def captured(plan: Plan, interfaces: dict[str, str], logs: Path) -> list[Capture]:
     """The captures of both sides, once they listen."""
-    captures = [Capture(interfaces[side], side, logs, plan.addresses[side], whole_frames=plan.whole_frames,
-                        mtu=plan.mtu)
+    captures = [Capture(interfaces[side], side, logs, whole_frames=plan.whole_frames, mtu=plan.mtu)
                 for side in ("left", "right")]  # fmt: skip
     for capture in captures:
         capture.await_start()

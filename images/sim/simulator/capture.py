@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 from simulator.plan import ETHERNET_MTU
@@ -16,22 +15,12 @@ SNAPLEN = 96
 #: More than any frame of a path has whose MTU is Ethernet's. In immediate mode the kernel sets aside as much for each
 #: (tpacket version 2).
 WHOLE = 1600
-#: What a router answers to a packet that is too large (RFC 792, RFC 4443 §3.2).
-_TOO_BIG = "(icmp[0] = 3 and icmp[1] = 4) or (icmp6 and ip6[40] = 2)"
+#: What is kept: the flows' packets, and what a router answers to a packet that is too large (RFC 792, RFC 4443 §3.2).
+KEPT = "udp or tcp or (icmp[0] = 3 and icmp[1] = 4) or (icmp6 and ip6[40] = 2)"
 #: tcpdump's buffer, KiB. In virtual time it is emptied before anything else happens.
 BUFFER, VIRTUAL_BUFFER = 65536, 4096
 #: For how long the kernel may keep packets back from a tcpdump that is not in immediate mode, seconds.
 HELD_BACK = 1.0
-
-
-def kept(own: Iterable[str]) -> str:
-    """What is kept, as a filter (pcap-filter(7)): the flows' packets, and what a router answers to too large ones.
-
-    `own`: the simulator's addresses. Its datagrams are not kept: to a reader of captures the readiness probe is a QUIC
-    packet of an unknown version.
-    """
-    ours = " or ".join(f"host {address.partition('/')[0]}" for address in own)
-    return f"(udp and not ({ours})) or tcp or {_TOO_BIG}" if ours else f"udp or tcp or {_TOO_BIG}"
 
 
 class Capture:
@@ -42,15 +31,12 @@ class Capture:
         interface: str,
         side: str,
         logs: Path,
-        own: Iterable[str],
         *,
         virtual: bool = False,
         whole_frames: bool = False,
         mtu: int = ETHERNET_MTU,
     ) -> None:
-        """`own`: the simulator's addresses on this side.
-
-        `whole_frames`: keep more of them than their heads, at this MTU.
+        """`whole_frames`: keep more of them than their heads, at this MTU.
 
         `virtual`: in virtual time packets are handed over in blocks, which saves most of the work. The last block takes
         HELD_BACK to arrive, so whoever stops such a capture waits for that long first.
@@ -61,7 +47,7 @@ class Capture:
         length = WHOLE + max(0, mtu - ETHERNET_MTU) if whole_frames else SNAPLEN
         self._process = subprocess.Popen(
             ["tcpdump", "-i", interface, *mode, "-n", "-s", str(length), "-Z", "root", "--no-promiscuous-mode",
-             "--time-stamp-precision=nano", "-w", str(logs / f"trace_node_{side}.pcap"), kept(own)],
+             "--time-stamp-precision=nano", "-w", str(logs / f"trace_node_{side}.pcap"), KEPT],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -266,8 +266,7 @@ def captured(simulator: Simulator) -> list[Capture]:
     name, whole = simulator.name, simulator.plan.whole_frames
     with inside(name):
         captures = [
-            Capture(side, side, OUT / name, simulator.plan.addresses[side], virtual=True, whole_frames=whole,
-                    mtu=simulator.plan.mtu)
+            Capture(side, side, OUT / name, virtual=True, whole_frames=whole, mtu=simulator.plan.mtu)
             for side in ("left", "right")
         ]  # fmt: skip
         for capture in captures:
