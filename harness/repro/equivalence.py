@@ -93,7 +93,7 @@ class ProofAttempt:
     uncovered: tuple[str, ...] = ()
     """Scenario keys and stacks of those cells that no guard cell has."""
     unproven: tuple[ChangedComponent, ...] = ()
-    """Components that no guard cell has."""
+    """Components that no guard cell has: images, which then get no entry; an engine or a simulator ends the attempt."""
     excluded_cells: int = 0
     """Number of reference cells that use one of the excepted keys, and keep their digests."""
     suggestion: tuple[str, ...] = ()
@@ -114,9 +114,21 @@ class ProofAttempt:
 
     @property
     def proven(self) -> bool:
-        """Whether every guard cell came out the same, and the guard cells cover everything in scope."""
-        failed = self.differing or self.undecided or self.unproven or self.uncovered
+        """Whether every guard cell came out the same, and the guard cells cover what is to get an entry."""
+        failed = self.differing or self.undecided or self.uncovered or self.is_hopeless
         return not failed and bool(self.changed or not self.other_labs)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no guard cell has what every cell has, or any of the changed images."""
+        return len(self.unproven) == len(self.changed) > 0 or any(
+            item.component[0] != "image" for item in self.unproven
+        )
+
+    @property
+    def covered(self) -> tuple[ChangedComponent, ...]:
+        """The changed components that guard cells have."""
+        return tuple(item for item in self.changed if item not in self.unproven)
 
 
 @dataclass
@@ -224,7 +236,7 @@ class Prover:
         """The ledger with an entry for each component that was proven."""
         counts = Counter(component for item in attempt.compared for component in components(item.stored.cell))
         ledger = self.app.ledger
-        for item in attempt.changed:
+        for item in attempt.covered:
             ledger = ledger.with_entry(self.entry(item, counts[item.component], attempt.lab_kernel))
         return ledger
 
@@ -296,7 +308,7 @@ class Prover:
             uncovered=_uncovered_features(other_labs, runs),
             excluded_cells=self._count_excluded(),
         )
-        if not changed or attempt.uncovered or attempt.unproven:
+        if not changed or attempt.uncovered or attempt.is_hopeless:
             return attempt
         today_store = Store(scratch / "today")
         comparisons = self._rerun(runs, today_store, keep_all=afresh)

@@ -32,8 +32,10 @@ def changed_lines(attempt: ProofAttempt) -> Iterator[str]:
 def result_lines(attempt: ProofAttempt) -> Iterator[str]:
     """Results of the guard cells."""
     yield from _lab_lines(attempt)
-    for item in attempt.unproven:
-        yield f"{item.text} is in no cell that could be run: nothing was written"
+    if attempt.is_hopeless:
+        yield from (f"{item.text} is in no cell that could be run: nothing was written" for item in attempt.unproven)
+    else:
+        yield from _limited_lines("no entry, for no cell could be run", [item.text for item in attempt.unproven])
     if attempt.undecided:
         text = _contents_text(len(attempt.undecided), attempt.undecided[0])
         yield f"{text}, and no base could run them: nothing was written; name one with --base ({attempt.why_no_base})"
@@ -83,7 +85,7 @@ def _differing_lines(attempt: ProofAttempt) -> Iterator[str]:
 def _limited_lines(label: str, texts: Sequence[str]) -> Iterator[str]:
     yield from (f"{label}: {text}" for text in texts[:_NAMED])
     if len(texts) > _NAMED:
-        yield f"{label}: {len(texts) - _NAMED} more cells"
+        yield f"{label}: {len(texts) - _NAMED} more"
 
 
 def golden_lines(item: ChangedComponent, golden: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,14 +65,15 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(
         runs: Sequence[Run], known: Ledger | None = None, differs: Sequence[str] = (), digest: str = "digest-1",
-        other_labs: Sequence[str] = (), **overrides: Any,
+        other_labs: Sequence[str] = (), images: Mapping[str, str] | None = None, **overrides: Any,
     ) -> Prover:  # fmt: skip
         digests = {component: value for run in runs for component, value in components(run.cell).items()}
 
         def component_digests(app: Any, names: Iterable[str] = ()) -> dict[Component, str]:
             # Releases have a digest where they are asked for alone.
             named = {item for item in digests if "@" not in item[1] or item[1] in names}
-            return {item: digests[item] for item in named} | {ENGINE: digest}
+            changed: dict[Component, str] = {("image", name): value for name, value in (images or {}).items()}
+            return {item: digests[item] for item in named} | changed | {ENGINE: digest}
 
         monkeypatch.setattr(equivalence, "component_digests", component_digests)
 
@@ -253,6 +254,19 @@ def test_what_no_cell_has_is_not_proven(prover: Any, tmp_path: Path) -> None:
     assert list(result_lines(tried)) == ["the engine virtual is in no cell that could be run: nothing was written"]
     with pytest.raises(InputError, match="no scenario has a key 'chnages'"):
         prover([stored(virtual())], excepted=("chnages",))
+
+
+def test_an_image_that_no_cell_has_gets_no_entry_and_hinders_no_other(prover: Any, tmp_path: Path) -> None:
+    runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING, "gamma", "beta"))]
+    made = prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"})
+    tried = prove(made, tmp_path)
+    assert tried.proven
+    assert [entry.component for entry in made.ledger_with(tried).entries.equivalences] == [ENGINE]
+    assert next(result_lines(tried)) == "no entry, for no cell could be run: the image gamma"
+    # Alone it would be all that there is to prove.
+    tried = prove(prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"}, digest="digest-0"), tmp_path)
+    assert not tried.proven
+    assert list(result_lines(tried)) == ["the image gamma is in no cell that could be run: nothing was written"]
 
 
 def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Path) -> None:
