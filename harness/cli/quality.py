@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -252,7 +253,7 @@ def equivalent(
         ProgressPrinter(console()) as talk,
         handle_interrupts(talk.interrupted, app.kill_all),
         ExitStack() as stack,
-        tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
+        tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as temporary,
     ):
         prover = Prover(
             app, reference_runs, keys, parse_share(share), draw, options, _contents(app, reference_app), talk
@@ -267,12 +268,13 @@ def equivalent(
             return stack.enter_context(find_base(ROOT, dict(needed), list(commits), *places))
 
         if again:
-            _prove_again(prover, Path(scratch), checkout, as_json=as_json)
+            _prove_again(prover, Path(temporary), checkout, as_json=as_json)
             return
         digests = None if base is None else checkout().digests()
         changed = prover.changed(digests)
         required = [(item.component, item.before) for item in changed]
-        attempt = prover.prove(changed, Path(scratch), lambda: checkout(*required), afresh=base is not None)
+        scratch = _attempt_folder(app.paths.state, prover)
+        attempt = prover.prove(changed, scratch, lambda: checkout(*required), afresh=base is not None)
         compose = prover.changed_compose(every_run(reference_app.stored_runs), digests)
         _print_lines(*changed_lines(attempt), *result_lines(attempt))
         if attempt.differing:
@@ -281,12 +283,13 @@ def equivalent(
         golden: dict[str, tuple[str, ...]] = {}
         if compose is not None:
             today = Checkout(ROOT, app.paths.state, app.paths.cache)
-            golden = prove_compose(checkout((compose.component, compose.before)), today, Path(scratch) / "golden")
+            golden = prove_compose(checkout((compose.component, compose.before)), today, Path(temporary) / "golden")
             _print_lines(*golden_lines(compose, golden))
             if not any(golden.values()):
                 ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
     if ledger is not app.ledger:
         write_ledger(app.ledger_file, ledger)
+        shutil.rmtree(scratch, ignore_errors=True)
         rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0
         _print_lines(
             f"written to {app.ledger_file}"
@@ -309,6 +312,15 @@ def _prove_again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout
         print_json(again_report(attempts))
     if any(attempt.differing for attempt in attempts.values()):
         raise typer.Exit(FAILED)
+
+
+def _attempt_folder(state: Path, prover: Prover) -> Path:
+    """Where an attempt's runs stay until it succeeds, so that one that was interrupted goes on. Earlier ones go."""
+    folder = state / "equivalent" / prover.fingerprint
+    for other in folder.parent.glob("*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
 
 
 def _contents(app: App, reference_app: App) -> Callable[[str], Contents | None]:

@@ -35,7 +35,7 @@ def run_again(
     keeps: Callable[[Run, Run], bool] = lambda stored, again: True,
 ) -> Iterator[RepeatedRun]:
     """Make runs of virtual time again, into a store, with today's code and images. They come in the order of their
-    ends.
+    ends. What the store has already, of an attempt that was interrupted, is not made once more.
 
     `keeps`: whether the artefacts of a run stay; its arguments are the stored run and the new one. EngineError when
     the infrastructure failed; the runs under way are then ended.
@@ -46,6 +46,9 @@ def run_again(
 
     def again(run: Run) -> RepeatedRun:
         planned = PlannedRun(cells[run.name], run.repetition)
+        place = planned.cell.key, planned.repetition
+        if (known := store.run(*place)) is not None and known.outcome.status != "infrastructure":
+            return RepeatedRun(run, known, store.measured(*place))
         result = run_unjudged(planned, engine, store, provenance, listen, lambda again, measured: keeps(run, again))
         return RepeatedRun(run, *result)
 

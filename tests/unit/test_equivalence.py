@@ -14,15 +14,17 @@ import yaml
 from harness.catalogue import Catalogue
 from harness.cli.quality import parse_share
 from harness.errors import InputError
+from harness.execution import Options
 from harness.execution.matrix import Request
 from harness.outcome import Cell, Outcome, RandomBytes, Run
-from harness.repro import equivalence
+from harness.repro import equivalence, parallel_runs
 from harness.repro.checkout import read_digests, scenario_document
 from harness.repro.equivalence import ChangedComponent, ProofAttempt, Prover
 from harness.repro.guard_set import features, guard_set, sample
-from harness.repro.parallel_runs import RepeatedRun
+from harness.repro.parallel_runs import RepeatedRun, run_again
 from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
 from harness.store.identity import Component, Ledger, components, scenario_keys, with_key
+from harness.store.results import Store
 from tests.examples import cell, images, implementation, path, scenario
 from tests.unit.test_identity import entry, ledger
 
@@ -267,6 +269,66 @@ def test_an_image_that_no_cell_has_gets_no_entry_and_hinders_no_other(prover: An
     tried = prove(prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"}, digest="digest-0"), tmp_path)
     assert not tried.proven
     assert list(result_lines(tried)) == ["the image gamma is in no cell that could be run: nothing was written"]
+
+
+def test_what_another_processor_was_seen_by_is_not_judged(
+    prover: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser may go another way on a processor with other features; the lab's hides them where a host lets it."""
+    seen = {"cpu": "host", "host": {"cpu": "AMD EPYC (family 25, model 17)"}}
+    runs = [stored(virtual(PLAIN)).model_copy(update=seen), stored(virtual(CHANGING)).model_copy(update=seen)]
+
+    def attempt(here: Mapping[str, object], differs: Sequence[str]) -> ProofAttempt:
+        made = prover(runs, differs=differs)
+
+        def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RepeatedRun]:
+            for run in runs:
+                again = stored(run.cell, "other") if run.cell.scenario.name in differs else run
+                yield RepeatedRun(run, again.model_copy(update=here), None)
+
+        monkeypatch.setattr(equivalence, "run_again", run_again)
+        return prove(made, tmp_path)
+
+    tried = attempt({"cpu": "lab"}, ["test/changing"])
+    assert tried.proven
+    lines = list(result_lines(tried))
+    assert lines[0].startswith("not judged, for the reference's run saw another processor: test/changing alpha→beta")
+    assert lines[1] == "the same bytes in 1 guard cell: the digests are the same thing"
+    # The same processor would have to go the same way, and where nothing agrees nothing is proven.
+    assert not attempt(seen, ["test/changing"]).proven
+    assert not attempt({"cpu": "lab"}, ["test/changing", "test/plain"]).proven
+
+
+def test_an_interrupted_attempt_has_its_folder_until_a_digest_changes(prover: Any) -> None:
+    runs = [stored(virtual(PLAIN))]
+    assert prover(runs).fingerprint == prover(runs).fingerprint != prover(runs, digest="digest-2").fingerprint
+
+
+def test_runs_of_an_interrupted_attempt_are_not_made_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
+    store = Store(tmp_path)
+    made = list[str]()
+
+    def run_unjudged(planned: Any, engine: Any, into: Store, *words: Any) -> tuple[Run, None]:
+        made.append(planned.cell.scenario.name)
+        (run,) = (run for run in runs if run.cell.key == planned.cell.key)
+        into.finish(into.begin(run.cell.key, run.repetition), run, None)
+        return run, None
+
+    monkeypatch.setattr(parallel_runs, "run_unjudged", run_unjudged)
+    monkeypatch.setattr(parallel_runs, "create_engine", lambda *words: SimpleNamespace(close=lambda: None))
+    app: Any = SimpleNamespace(
+        provenance=lambda images: None, cache=None, current_cell=lambda one: one,
+        inventory=SimpleNamespace(build_images_of=lambda one, listen: one),
+    )  # fmt: skip
+
+    def again(chosen: Sequence[Run]) -> list[str]:
+        repeated = run_again(app, chosen, store, Options(jobs=1), lambda event: None)
+        return [item.repeated.cell.scenario.name for item in repeated]
+
+    assert again(runs[:1]) == ["test/plain"] == made
+    assert sorted(again(runs)) == ["test/changing", "test/plain"]
+    assert made == ["test/plain", "test/changing"]
 
 
 def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Path) -> None:
