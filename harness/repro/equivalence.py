@@ -81,17 +81,6 @@ class GuardComparison:
     """Packages and programs in images that are not those of the stored run, where the base could not run the cell: they
     could be why it differs."""
 
-    @property
-    def has_other_processor(self) -> bool:
-        """Whether a run saw the host's processor, and the other one another: programs may ask for its features."""
-        base, current = (run.host.get("cpu") if run.cpu == "host" else run.cpu for run in (self.base, self.current))
-        return None not in (self.base.cpu, self.current.cpu) and base != current
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the two runs tell if the change kept the behaviour."""
-        return not self.differs or not (self.other_contents or self.has_other_processor)
-
 
 @dataclass(frozen=True)
 class ProofAttempt:
@@ -118,24 +107,12 @@ class ProofAttempt:
     @property
     def differing(self) -> tuple[GuardComparison, ...]:
         """The guard cells whose runs differ."""
-        return tuple(item for item in self.compared if item.differs and item.is_decided)
-
-    @property
-    def agreeing(self) -> tuple[GuardComparison, ...]:
-        """The guard cells whose runs are the same."""
-        return tuple(item for item in self.compared if not item.differs)
+        return tuple(item for item in self.compared if item.differs and not item.other_contents)
 
     @property
     def undecided(self) -> tuple[GuardComparison, ...]:
         """The guard cells whose runs differ, where images have other packages, too."""
-        return tuple(
-            item for item in self.compared if item.differs and item.other_contents and not item.has_other_processor
-        )
-
-    @property
-    def of_other_processors(self) -> tuple[GuardComparison, ...]:
-        """The guard cells whose runs differ, and saw different processors: they say nothing of the change."""
-        return tuple(item for item in self.compared if item.differs and item.has_other_processor)
+        return tuple(item for item in self.compared if item.differs and item.other_contents)
 
     @property
     def proven(self) -> bool:
@@ -265,7 +242,7 @@ class Prover:
 
     def ledger_with(self, attempt: ProofAttempt) -> Ledger:
         """The ledger with an entry for each component that was proven."""
-        counts = Counter(component for item in attempt.agreeing for component in components(item.stored.cell))
+        counts = Counter(component for item in attempt.compared for component in components(item.stored.cell))
         ledger = self.app.ledger
         for item in attempt.covered:
             ledger = ledger.with_entry(self.entry(item, counts[item.component], attempt.lab_kernel))
@@ -347,8 +324,6 @@ class Prover:
         return replace(
             attempt,
             compared=tuple(compared),
-            # A change that only undecided cells have is not proven.
-            unproven=self._untouched(changed, [item.stored for item in compared if item.is_decided]),
             suggestion=suggest_exceptions(compared),
             why_no_base=no_base,
             lab_kernel=next((item.current.lab_kernel for item in compared), ""),
@@ -409,7 +384,7 @@ class Prover:
         afresh: bool = False,
     ) -> tuple[list[GuardComparison], str]:
         """Have the base run the cells that differ from the reference. (comparisons, why there is no base, or "")."""
-        suspects = [item for item in compared if (item.differs and not item.has_other_processor) or afresh]
+        suspects = [item for item in compared if item.differs or afresh]
         if not suspects:
             return list(compared), ""
         try:

@@ -36,10 +36,6 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
         yield from (f"{item.text} is in no cell that could be run: nothing was written" for item in attempt.unproven)
     else:
         yield from _limited_lines("no entry, for no cell could be run", [item.text for item in attempt.unproven])
-    yield from _limited_lines(
-        "not judged, for the reference's run saw another processor",
-        [cell_text(item.stored) for item in attempt.of_other_processors],
-    )
     if attempt.undecided:
         text = _contents_text(len(attempt.undecided), attempt.undecided[0])
         yield f"{text}, and no base could run them: nothing was written; name one with --base ({attempt.why_no_base})"
@@ -52,7 +48,7 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
                 f", but for cells that use {', '.join(attempt.excepted)} ({attempt.excluded_cells} of the reference)"
             )
         yield (
-            f"the same bytes in {format_count(len(attempt.agreeing), 'guard cell')}: the digests are the same "
+            f"the same bytes in {format_count(len(attempt.compared), 'guard cell')}: the digests are the same "
             f"thing{scope}"
         )
     elif attempt.proven:
@@ -115,8 +111,6 @@ def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) ->
         elif attempt.undecided and not attempt.differing:
             count = len(attempt.undecided)
             yield f"{entry_text(entry, ledger)}: cannot be told, {_contents_text(count, attempt.undecided[0])}"
-        elif not attempt.agreeing and not attempt.differing:
-            yield f"{entry_text(entry, ledger)}: cannot be told, the reference's runs saw another processor"
         elif attempt.differing:
             first = attempt.differing[0]
             yield (
@@ -124,7 +118,7 @@ def again_lines(attempts: Mapping[Equivalence, ProofAttempt], ledger: Ledger) ->
                 f"{format_count(len(attempt.compared), 'cell')}: {cell_text(first.stored)}: {', '.join(first.differs)}"
             )
         else:
-            yield f"{entry_text(entry, ledger)}: holds in {format_count(len(attempt.agreeing), 'cell')}"
+            yield f"{entry_text(entry, ledger)}: holds in {format_count(len(attempt.compared), 'cell')}"
     reasons = dict.fromkeys(attempt.why_no_base for attempt in attempts.values() if attempt.why_no_base)
     for reason in reasons:
         yield f"what differs from the reference could not be made again by the base: {reason}"
@@ -152,9 +146,7 @@ def again_report(attempts: Mapping[Equivalence, ProofAttempt]) -> dict[str, Any]
 
 def _holds(attempt: ProofAttempt) -> bool | None:
     """Whether an entry holds; None where that cannot be decided."""
-    if attempt.differing:
-        return False
-    return None if attempt.undecided or (attempt.of_other_processors and not attempt.agreeing) else attempt.proven
+    return None if attempt.undecided and not attempt.differing else attempt.proven
 
 
 def divergence_text(attempt: ProofAttempt) -> str:

@@ -271,34 +271,6 @@ def test_an_image_that_no_cell_has_gets_no_entry_and_hinders_no_other(prover: An
     assert list(result_lines(tried)) == ["the image gamma is in no cell that could be run: nothing was written"]
 
 
-def test_what_another_processor_was_seen_by_is_not_judged(
-    prover: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A browser may go another way on a processor with other features; the lab's hides them where a host lets it."""
-    seen = {"cpu": "host", "host": {"cpu": "AMD EPYC (family 25, model 17)"}}
-    runs = [stored(virtual(PLAIN)).model_copy(update=seen), stored(virtual(CHANGING)).model_copy(update=seen)]
-
-    def attempt(here: Mapping[str, object], differs: Sequence[str]) -> ProofAttempt:
-        made = prover(runs, differs=differs)
-
-        def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RepeatedRun]:
-            for run in runs:
-                again = stored(run.cell, "other") if run.cell.scenario.name in differs else run
-                yield RepeatedRun(run, again.model_copy(update=here), None)
-
-        monkeypatch.setattr(equivalence, "run_again", run_again)
-        return prove(made, tmp_path)
-
-    tried = attempt({"cpu": "lab"}, ["test/changing"])
-    assert tried.proven
-    lines = list(result_lines(tried))
-    assert lines[0].startswith("not judged, for the reference's run saw another processor: test/changing alpha→beta")
-    assert lines[1] == "the same bytes in 1 guard cell: the digests are the same thing"
-    # The same processor would have to go the same way, and where nothing agrees nothing is proven.
-    assert not attempt(seen, ["test/changing"]).proven
-    assert not attempt({"cpu": "lab"}, ["test/changing", "test/plain"]).proven
-
-
 def test_an_interrupted_attempt_has_its_folder_until_a_digest_changes(prover: Any) -> None:
     runs = [stored(virtual(PLAIN))]
     assert prover(runs).fingerprint == prover(runs).fingerprint != prover(runs, digest="digest-2").fingerprint
