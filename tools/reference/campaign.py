@@ -127,6 +127,7 @@ class Reference:
         self._app = app
         self.root = root
         self._remake = fresh
+        self._read_columns: tuple[list[tuple[int, int]], ColumnStore] | None = None
 
     def _read(self) -> Requests:
         file = self.root / CAMPAIGN
@@ -252,8 +253,13 @@ class Reference:
         return set() if columns is None or self._remake else self._sound_runs(columns, planned)
 
     def _columns(self) -> ColumnStore | None:
-        """What is in the reference by now; None where nothing is."""
-        return ColumnStore(self.root) if is_columnar(self.root) else None
+        """What is in the reference by now, read anew only where it was written; None where nothing is."""
+        if not is_columnar(self.root):
+            return None
+        written = [(item.st_ino, item.st_mtime_ns) for item in (file.stat() for file in sorted(self.root.glob("*.parquet")))]
+        if self._read_columns is None or self._read_columns[0] != written:
+            self._read_columns = written, ColumnStore(self.root)
+        return self._read_columns[1]
 
     def _sound_runs(self, columns: ColumnStore, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         found = set()
