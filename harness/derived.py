@@ -8,6 +8,7 @@ same.
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import json
 import os
@@ -16,9 +17,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.writing import replace_file
+
+_Object = TypeVar("_Object")
+_Value = TypeVar("_Value")
 
 #: A file that changed less than so many seconds ago may change again within the resolution of its times.
 _SETTLED = 2.0
@@ -141,3 +145,28 @@ def file_stamp(files: Iterable[Path], version: str = "") -> str | None:
 
 #: Those of this process.
 DERIVED = DerivedValues()
+
+
+# --- Values of frozen objects, which many cells share: a scenario, an implementation.
+
+
+#: The most objects of which a function's values are remembered.
+_MOST_OBJECTS = 4096
+
+
+def once_per_object(function: Callable[[_Object], _Value]) -> Callable[[_Object], _Value]:
+    """The same function, computed once for each object. Objects are frozen, and need not be hashable."""
+    # The object is kept as well, so that no other one takes its identity.
+    known: dict[int, tuple[_Object, _Value]] = {}
+
+    @functools.wraps(function)
+    def remembered(item: _Object) -> _Value:
+        entry = known.get(id(item))
+        if entry is None:
+            value = function(item)
+            if len(known) >= _MOST_OBJECTS:
+                known.clear()
+            entry = known[id(item)] = item, value
+        return entry[1]
+
+    return remembered

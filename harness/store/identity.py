@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import pydantic
 from pydantic import BaseModel, Field
 
-from harness.derived import DERIVED
+from harness.derived import DERIVED, once_per_object
 from harness.errors import did_you_mean
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
@@ -58,7 +58,12 @@ def scenario_keys(cell: Cell) -> frozenset[str]:
     They include the chosen words of keys with a choice (`red`, `udp`, `nat-address`) and the names of the requested
     parameters (`server.congestion_control`).
     """
-    return frozenset({*_keys(cell.scenario), *cell.parameters})
+    return _keys_of_scenario(cell.scenario).union(cell.parameters)
+
+
+@once_per_object
+def _keys_of_scenario(scenario: Scenario) -> frozenset[str]:
+    return frozenset(_keys(scenario))
 
 
 def _keys(part: Part) -> Iterator[str]:
@@ -439,21 +444,10 @@ def _lab_inputs(cell: Cell) -> str:
     return _digest({"parts": parts})
 
 
-#: The number of models whose digests this process remembers.
-_MOST_MODELS = 4096
-#: Identity of a model → the model, so that no other one takes its identity, and its digest.
-_MODEL_DIGESTS: dict[int, tuple[BaseModel, str]] = {}
-
-
+@once_per_object
 def _model_digest(model: BaseModel) -> str:
     """Digest of a frozen model's content. Cells share their scenarios and implementations."""
-    known = _MODEL_DIGESTS.get(id(model))
-    if known is None:
-        if len(_MODEL_DIGESTS) >= _MOST_MODELS:
-            _MODEL_DIGESTS.clear()
-        digest = hashlib.blake2b(model.model_dump_json(by_alias=True).encode(), digest_size=16).hexdigest()
-        known = _MODEL_DIGESTS[id(model)] = model, digest
-    return known[1]
+    return hashlib.blake2b(model.model_dump_json(by_alias=True).encode(), digest_size=16).hexdigest()
 
 
 def _derive_lab_digest(cell: Cell) -> str:

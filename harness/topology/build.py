@@ -175,8 +175,10 @@ def served_files(flow: Flow) -> tuple[LabFile, ...]:
     files: list[LabFile] = []
     for group in flow.groups:
         label = group.size.label()
-        for number in range(len(files), len(files) + group.count):
-            files.append(LabFile(name=_file_name(number, label, group.name_length), size=group.size.bytes))
+        files += [
+            LabFile(name=_file_name(number, label, group.name_length), size=group.size.bytes)
+            for number in range(len(files), len(files) + group.count)
+        ]
     return tuple(files)
 
 
@@ -440,7 +442,9 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         networks=lab_layout.networks,
         simulators=tuple(_simulators(scenario, lab_layout.simulators, server_of(cell.engine), seed, slot, movements)),
         proxies=lab_layout.proxies,
-        whole=_compiled_path(scenario.path, server_of(cell.engine), 1, (), (), (), ()) if scenario.in_sequence else None,
+        whole=_compiled_path(scenario.path, server_of(cell.engine), 1, (), (), (), ())
+        if scenario.in_sequence
+        else None,
         hosts=tuple(hosts),
         flows=tuple(_flow(cell, index, movements[index].moves) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,

@@ -256,7 +256,8 @@ class Reference:
         """What is in the reference by now, read anew only where it was written; None where nothing is."""
         if not is_columnar(self.root):
             return None
-        written = [(item.st_ino, item.st_mtime_ns) for item in (file.stat() for file in sorted(self.root.glob("*.parquet")))]
+        tables = (file.stat() for file in sorted(self.root.glob("*.parquet")))
+        written = [(table.st_ino, table.st_mtime_ns) for table in tables]
         if self._read_columns is None or self._read_columns[0] != written:
             self._read_columns = written, ColumnStore(self.root)
         return self._read_columns[1]
