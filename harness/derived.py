@@ -8,6 +8,7 @@ same.
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import json
 import os
@@ -16,14 +17,19 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.writing import replace_file
+
+_Object = TypeVar("_Object")
+_Value = TypeVar("_Value")
 
 #: A file that changed less than so many seconds ago may change again within the resolution of its times.
 _SETTLED = 2.0
 #: Raised whenever the form of what is kept changes.
 _FORM = 1
+#: The most values of a table that are kept; of more, those that the last command used.
+_MOST_VALUES = 50_000
 
 
 class DerivedValues:
@@ -32,6 +38,7 @@ class DerivedValues:
     def __init__(self) -> None:
         self._file: Path | None = None
         self._values: dict[str, dict[str, Any]] = {}
+        self._tables: dict[str, DerivedTable | None] = {}
         self._lock = threading.Lock()
         self._changed = False
 
@@ -40,6 +47,7 @@ class DerivedValues:
         if self._file is None:
             atexit.register(self._write)
         self._file = file
+        self._tables = {}
         with suppress(OSError, ValueError, TypeError, AttributeError):
             content = json.loads(file.read_text())
             self._values = content["values"] if content["form"] == _FORM else {}
@@ -64,13 +72,60 @@ class DerivedValues:
                 self._changed = True
         return value
 
+    def table(self, name: str, files: Iterable[Path], version: str = "") -> DerivedTable | None:
+        """The texts of one kind that are derived with the code in `files`, in a file of their own; None if nothing is
+        kept. It is read once a process.
+        """
+        if self._file is None:
+            return None
+        with self._lock:
+            if name not in self._tables:
+                stamp = file_stamp(files, version)
+                place = self._file.with_name(f"{self._file.stem}-{name}.json")
+                self._tables[name] = None if stamp is None else DerivedTable(place, stamp)
+            return self._tables[name]
+
     def _write(self) -> None:
-        if self._file is None or not self._changed:
-            return
-        with suppress(OSError, TypeError, ValueError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            content = json.dumps({"form": _FORM, "values": self._values}).encode()
-            replace_file(self._file, content, f".{self._file.name}.{os.getpid()}")
+        for table in filter(None, self._tables.values()):
+            table.write()
+        if self._file is not None and self._changed:
+            _write_json(self._file, {"form": _FORM, "values": self._values})
+
+
+class DerivedTable:
+    """Many texts of one kind, each by a digest of what it is derived from."""
+
+    def __init__(self, file: Path, stamp: str) -> None:
+        """`stamp`: that of the code which derives them. A file of another one, or a damaged file, counts as empty."""
+        self._file, self._stamp = file, stamp
+        self._kept: dict[str, str] = {}
+        self._used: dict[str, str] = {}
+        self._changed = False
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            content = json.loads(file.read_text())
+            if (content["form"], content["stamp"]) == (_FORM, stamp):
+                self._kept = {key: value for key, value in content["values"].items() if isinstance(value, str)}
+
+    def get(self, key: str, derive: Callable[[], str]) -> str:
+        """The text of that key: the kept one, else that of `derive`. What `derive` raises is not kept."""
+        value = self._kept.get(key)
+        if value is None:
+            value = self._kept[key] = derive()
+            self._changed = True
+        self._used[key] = value
+        return value
+
+    def write(self) -> None:
+        """Keep it for later commands; nothing where the disk refuses."""
+        if self._changed:
+            values = self._kept if len(self._kept) <= _MOST_VALUES else self._used
+            _write_json(self._file, {"form": _FORM, "stamp": self._stamp, "values": values})
+
+
+def _write_json(file: Path, content: object) -> None:
+    with suppress(OSError, TypeError, ValueError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, json.dumps(content).encode(), f".{file.name}.{os.getpid()}")
 
 
 def file_stamp(files: Iterable[Path], version: str = "") -> str | None:
@@ -90,3 +145,28 @@ def file_stamp(files: Iterable[Path], version: str = "") -> str | None:
 
 #: Those of this process.
 DERIVED = DerivedValues()
+
+
+# --- Values of frozen objects, which many cells share: a scenario, an implementation.
+
+
+#: The most objects of which a function's values are remembered.
+_MOST_OBJECTS = 4096
+
+
+def once_per_object(function: Callable[[_Object], _Value]) -> Callable[[_Object], _Value]:
+    """The same function, computed once for each object. Objects are frozen, and need not be hashable."""
+    # The object is kept as well, so that no other one takes its identity.
+    known: dict[int, tuple[_Object, _Value]] = {}
+
+    @functools.wraps(function)
+    def remembered(item: _Object) -> _Value:
+        entry = known.get(id(item))
+        if entry is None:
+            value = function(item)
+            if len(known) >= _MOST_OBJECTS:
+                known.clear()
+            entry = known[id(item)] = item, value
+        return entry[1]
+
+    return remembered

@@ -231,9 +231,9 @@ class Size(Quantity):
     def label(self) -> str:
         """The size as part of a name: "100MB", "10MiB"."""
         for unit in ("GB", "MB", "kB", "GiB", "MiB", "KiB"):
-            amount = Ratio(self.value) / self.units[unit]
-            if amount.denominator == 1 and amount >= 1:
-                return f"{amount.numerator}{unit}"
+            amount, rest = divmod(self.value, self.units[unit].numerator)
+            if amount >= 1 and not rest:
+                return f"{amount}{unit}"
         return f"{self.value}B"
 
 

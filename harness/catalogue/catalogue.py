@@ -258,6 +258,11 @@ class Catalogue:
         name = resolved.relative_to(self._base) if resolved.is_relative_to(self._base) else Path(resolved.name)
         return str(name.with_suffix(""))
 
+    @cached_property
+    def _files_by_name(self) -> dict[str, Path]:
+        """The scenarios below the root, looked for once."""
+        return {self.scenario_name(file): file for file in self.scenario_files()}
+
     def outside_file(self, name: str) -> str:
         """The file that this process read a scenario from, where its name alone finds none; else empty."""
         file = next((file for file, (scenario, _) in self._scenarios.items() if scenario.name == name), None)
@@ -313,12 +318,28 @@ class Catalogue:
 
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         scenario, positions, data = self._read_scenario(file)
-        # The same mistake of flows that one entry stands for is one.
-        entries = _entries_of_flows(data["flows"])
-        problems = dict.fromkeys(_as_written(mistake, entries) for mistake in self._scenario_mistakes(scenario))
-        if problems:
-            raise to_error(problems, positions)
+
+        def check() -> bool:
+            # The same mistake of flows that one entry stands for is one.
+            entries = _entries_of_flows(data["flows"])
+            problems = dict.fromkeys(_as_written(mistake, entries) for mistake in self._scenario_mistakes(scenario))
+            if problems:
+                raise to_error(problems, positions)
+            return True
+
+        beside = (path for path in self._files_beside(file.parent) if path.suffix != ".yaml")
+        name = f"checked {file.resolve()} {self.scenario_name(file)}"
+        DERIVED.get(name, [file, *beside], check, self._support_version)
         return scenario, positions
+
+    @cached_property
+    def _support_version(self) -> str | None:
+        """Changes with all code, and with what any implementation supports; None where that cannot be told."""
+        package = Path(harness.__file__).parent
+        code = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".yaml"))
+        manifests = self.implementation_files()
+        releases = [path for file in manifests for path in sorted(file.parent.glob(f"{RELEASES_FOLDER}*"))]
+        return file_stamp([*code, *manifests, *releases, Path(pydantic.__file__)], repr(sorted(self.stand_ins.items())))
 
     def _scenario_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """The mistakes of a scenario that its schema does not find."""
@@ -422,10 +443,9 @@ class Catalogue:
         InputError for an unknown word, with the most similar name. `instead`: other words that are valid there, for
         that hint.
         """
-        files_by_name = {self.scenario_name(file): file for file in self.scenario_files()}
         scenarios: dict[str, Scenario] = {}
         for word in words:
-            for file in self._files_of(word, files_by_name, instead):
+            for file in self._files_of(word, self._files_by_name, instead):
                 scenario = self.scenario(file)
                 if scenarios.setdefault(scenario.name, scenario) != scenario:
                     raise InputError(

@@ -85,7 +85,7 @@ def _names(incomplete: str) -> list[str]:
     from harness.planning.sweep import dimensions
     from harness.scenario.parameters import PARAMETERS, ROLES
 
-    candidates = dimensions()
+    candidates = [*dimensions()]
     if match := re.match(r"flow\d+\.", incomplete):
         flow_parameters = [*ROLES, "access_delay", *(f"{role}.{name}" for role in ROLES for name in PARAMETERS)]
         candidates = [f"{match[0]}{name}" for name in flow_parameters]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,26 +83,22 @@ def select_stored(
     instead: Iterable[str] = (),
 ) -> Selection:
     """The same, with the runs that were named individually. AbsentError where no stored run matches."""
+    from harness.store.cell_names import CellNames
+
     root, hint = app.paths.store, "'harness run' makes runs; --store names another folder"
     if not root.is_dir():
         raise NoDataError(f"{root}: no such folder, so there are no stored runs", hint)
     scenarios, cell_words, unknown = _classify_words(app, words or [], instead)
 
-    def played(cell: Cell) -> bool:
-        return (clients == "all" or cell.client.name in clients.split(",")) and (
-            servers == "all" or cell.server.name in servers.split(",")
-        )
-
-    def of_scenarios(cell: Cell) -> bool:
-        return played(cell) and (not words or cell.scenario.name in scenarios)
-
-    results = app.results.find(of_scenarios, every=every) if scenarios or not words else []
+    players = CellNames(clients=_names_in(clients), servers=_names_in(servers))
+    of_scenarios = replace(players, scenarios=frozenset(scenarios) if words else None)
+    results = app.results.find(among=of_scenarios, every=every) if scenarios or not words else []
     runs: list[str] = []
     if cell_words:
         runs = [result.runs[0][0].name for result in results if result.runs]
         # A key also finds a cell that a newer one has replaced.
         old = any(_KEY.fullmatch(word.cell) for word in cell_words)
-        cells = app.results.find(lambda cell: played(cell) and any(word.is_of(cell) for word in cell_words), every=old)
+        cells = app.results.find(lambda cell: any(word.is_of(cell) for word in cell_words), among=players, every=old)
         for word, error in zip(cell_words, unknown, strict=True):
             matching = [result for result in cells if word.is_of(result.cell)]
             if not matching:
@@ -118,6 +114,10 @@ def select_stored(
             raise NoDataError(f"{root} holds no runs", hint)
         raise NoDataError("no stored runs match", f"{root} has runs of {', '.join(scenario_names)}")
     return Selection(results, tuple(dict.fromkeys(runs)), len(cell_words) > 1)
+
+
+def _names_in(words: str) -> frozenset[str] | None:
+    return None if words == "all" else frozenset(words.split(","))
 
 
 def _require_known(app: App, option: str, words: str, stored_names: set[str]) -> None:

@@ -161,6 +161,7 @@ class App:
             host_cpu=self.paths.host_cpu,
             every=every,
             ledger=self.ledger,
+            swept=swept,
         )
         return matrix if request.shard is None else [cell for cell in matrix if request.shard.includes(point_of(cell))]
 

@@ -156,16 +156,18 @@ def build_matrix(
     host_cpu: bool = False,
     every: Sequence[Point] | None = None,
     ledger: Ledger | None = None,
+    swept: Sequence[Point] | None = None,
 ) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server.
 
     `images`: name → image. `flow_implementations`: name that a flow gives → implementation. A scenario whose flows name
     all the clients, or all the servers, has one cell for all of the matrix's. `engine_code`, `host_cpu`: see `Cell`;
     `host_cpu` has no effect in real time. `every`: points in place of those of the request's own sweeps; the request
-    then has one scenario. `ledger`: which digests are equivalent; without it none are.
+    then has one scenario. `ledger`: which digests are equivalent; without it none are. `swept`:
+    the request's own points (`swept_points`), where they are known.
     """
     matrix = []
-    for point in swept_points(request):
+    for point in swept_points(request) if swept is None else swept:
         contestants = {
             name: Contestant(implementation=(flow_implementations or {})[name], image=images[name])
             for name in named_implementations([point])

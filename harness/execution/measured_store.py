@@ -15,6 +15,7 @@ from harness.evaluation.verdict import judge
 from harness.execution.matrix import PlannedRun
 from harness.execution.runner import require_intact
 from harness.outcome import Cell, Evidence, MeasuredRun, Run, proven_outcome
+from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
@@ -50,15 +51,17 @@ class StoredResults:
         self._store.warn_ignored(folder, f"there is no {MEASURED} that can be read, and nothing to measure again")
         return False
 
-    def find(self, matches: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:
-        """Results of the stored cells that match.
+    def find(
+        self, matches: Callable[[Cell], bool] = lambda cell: True, *, among: CellNames = EVERY_CELL, every: bool = False
+    ) -> list[CellResult]:
+        """Results of the stored cells `among` those of these names that match.
 
         Of cells that differ only in code and image versions the newest, unless `every` is set.
         """
         newest: dict[object, tuple[str, Cell]] = {}
-        for key in self._store.cell_keys():
+        for key in self._store.cell_keys(among):
             runs = self._store.runs(key)
-            if not runs or not matches(runs[-1].cell):
+            if not runs or not among.include(runs[-1].cell) or not matches(runs[-1].cell):
                 continue
             cell, started_at = runs[-1].cell, runs[-1].started_at
             point = key if every else point_of(cell)

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
+from harness.derived import once_per_object
 from harness.netem import ideal_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Cell
@@ -125,6 +126,7 @@ def _engine_seconds(cell: Cell) -> float:
     return lab + REAL_START + REAL_FLOW * len(scenario.flows)
 
 
+@once_per_object
 def _lab_seconds(scenario: Scenario) -> float:
     """Seconds until the last flow has ended, with transfers at 1.3 × the ideal."""
     longest = 0.0
@@ -143,6 +145,7 @@ def _lab_seconds(scenario: Scenario) -> float:
     return longest
 
 
+@once_per_object
 def transferred_bytes(scenario: Scenario) -> int:
     """Approximate bytes of all flows: their files, or the capacity of the bottleneck until the last flow stops."""
     carried = ((flow.carried, flow.repeat_after) for flow in scenario.flows)

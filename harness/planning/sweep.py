@@ -11,6 +11,7 @@ computing costs is a role's (`client.cpu.per_datagram`) or both roles' (`cpu.per
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -71,14 +72,15 @@ class Point:
     """All requested parameters: role.NAME and path.DIRECTION.PROPERTY → value."""
 
 
-def dimensions() -> list[str]:
+@functools.cache
+def dimensions() -> tuple[str, ...]:
     """Every name that can be varied."""
-    return [
+    return (
         *(f"{role}.{name}" for role in ROLES for name in PARAMETERS),
         *PARAMETERS,
         *(f"{owner}cpu.{cost}" for owner in ("client.", "server.", "") for cost in CPU_COSTS),
         *(f"path.{direction}.{name}" for direction in DIRECTIONS for name in (*PROPERTIES, *NESTED)),
-    ]
+    )
 
 
 def is_dimension(name: str) -> bool:

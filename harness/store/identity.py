@@ -6,13 +6,16 @@ import datetime
 import functools
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import Field
+import pydantic
+from pydantic import BaseModel, Field
 
+from harness.derived import DERIVED, once_per_object
 from harness.errors import did_you_mean
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
@@ -55,7 +58,12 @@ def scenario_keys(cell: Cell) -> frozenset[str]:
     They include the chosen words of keys with a choice (`red`, `udp`, `nat-address`) and the names of the requested
     parameters (`server.congestion_control`).
     """
-    return frozenset({*_keys(cell.scenario), *cell.parameters})
+    return _keys_of_scenario(cell.scenario).union(cell.parameters)
+
+
+@once_per_object
+def _keys_of_scenario(scenario: Scenario) -> frozenset[str]:
+    return frozenset(_keys(scenario))
 
 
 def _keys(part: Part) -> Iterator[str]:
@@ -408,7 +416,41 @@ def lab_digest(cell: Cell) -> str:
 
     There is no lab where an implementation does not support the request. The digest is then that of the request and
     of the reason.
+
+    A campaign has ten thousand cells, and a lab takes up to 10 ms to compile. So digests are kept by the parts of the
+    cell, until the code of a lab changes (`harness.derived`).
     """
+    table = DERIVED.table("labs", _lab_code(), f"{pydantic.VERSION} {sys.version}")
+    return _derive_lab_digest(cell) if table is None else table.get(_lab_inputs(cell), lambda: _derive_lab_digest(cell))
+
+
+#: What of this package a lab's digest is derived with: packages, and modules beside this one.
+_LAB_PACKAGES = ("netem", "outcome", "planning", "reading", "scenario", "topology")
+_LAB_MODULES = ("errors.py", "formatting.py", "units.py", "store/identity.py")
+
+
+def _lab_code() -> Iterator[Path]:
+    package = Path(__file__).parents[1]
+    for name in _LAB_PACKAGES:
+        yield from sorted(path for path in (package / name).rglob("*") if path.suffix in (".py", ".yaml"))
+    yield from (package / name for name in _LAB_MODULES)
+
+
+def _lab_inputs(cell: Cell) -> str:
+    """Digest of all parts of a cell that its lab follows from; images are none of them."""
+    players = {name: _model_digest(item.implementation) for name, item in sorted(cell.others.items())}
+    models = [_model_digest(item) for item in (cell.scenario, cell.client, cell.server)]
+    parts = [models, players, cell.engine, cell.sim_kernel, cell.parameters, cell.seed, cell.host_cpu]
+    return _digest({"parts": parts})
+
+
+@once_per_object
+def _model_digest(model: BaseModel) -> str:
+    """Digest of a frozen model's content. Cells share their scenarios and implementations."""
+    return hashlib.blake2b(model.model_dump_json(by_alias=True).encode(), digest_size=16).hexdigest()
+
+
+def _derive_lab_digest(cell: Cell) -> str:
     draw = cell.scenario.model_dump(mode="json", include={"draw"}) | _drawn_changes(cell.scenario)
     try:
         # Drawn values differ between repetitions, so their distributions are added.
@@ -455,12 +497,18 @@ def _drawn_changes(scenario: Scenario) -> dict[str, Any]:
     return {"drawn_changes": contents} if contents else {}
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 def drop_empty(content: Any) -> Any:
     """A document without empty values: null, false, an empty text, list or mapping.
 
     A key that is added to the format later is empty in the cells that were stored before, so that it changes none of
     their digests.
     """
+    # Most of a document are texts and numbers, and to ask what they are would take longer than all the rest.
+    if content.__class__ in _PLAIN:
+        return content
     if isinstance(content, Mapping):
         filled = {key: drop_empty(value) for key, value in content.items()}
         return {key: value for key, value in filled.items() if value not in (None, "", [], {}) and value is not False}

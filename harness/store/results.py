@@ -38,6 +38,7 @@ from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.outcome import MeasuredRun, Run
 from harness.reading import UnfitFileError, file_status, is_regular, open_folder
+from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.compression import compress_artefacts, remove_artefacts, remove_qlogs
 from harness.store.identity import Ledger, cell_key
 from harness.store.records import (
@@ -103,8 +104,8 @@ class StoreReader(Protocol):
         """The folder of a run; only a name where nothing but its figures is kept."""
         ...
 
-    def cell_keys(self) -> list[str]:
-        """Keys of all cells that have runs."""
+    def cell_keys(self, among: CellNames = EVERY_CELL) -> list[str]:
+        """Keys of all cells that have runs. `among`: others may be left out."""
         ...
 
     def runs(self, key: str) -> list[Run]:
@@ -213,8 +214,8 @@ class Store:
         replaced = sorted((folder / _REPLACED_FOLDER).iterdir()) if _is_folder(folder / _REPLACED_FOLDER) else []
         return [item for item in (*(entry for _, entry in repetitions), *replaced) if is_regular(item / RUN)]
 
-    def cell_keys(self) -> list[str]:
-        """Keys of all cells that have runs."""
+    def cell_keys(self, among: CellNames = EVERY_CELL) -> list[str]:
+        """Keys of all cells that have runs, whatever `among`: a folder does not say what is in it."""
         folder = self.root / "runs"
         if folder.is_symlink():
             # Links below it are reported when its runs are read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args
 from harness.netem import MODEL_PERIOD, PathProgram, Server, compile_path
 from harness.netem.bounds import full_frame
 from harness.netem.mobility import flow_paths
+from harness.netem.program import AddressMapping, Outage
 from harness.outcome import ENGINES, Cell, EngineName
 from harness.planning.endpoint_config import (
     EndpointConfig,
@@ -25,7 +27,6 @@ from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import (
     ConstantRate,
     Datagrams,
-    Files,
     Flow,
     Path,
     Poisson,
@@ -171,13 +172,19 @@ def served_files(flow: Flow) -> tuple[LabFile, ...]:
     """The files of a flow that has several, each with a name of its own."""
     if flow.page is not None:
         return page_files(flow.page)
-    sizes = [group for group in flow.groups for _ in range(group.count)]
-    return tuple(LabFile(name=_file_name(number, group), size=group.size.bytes) for number, group in enumerate(sizes))
+    files: list[LabFile] = []
+    for group in flow.groups:
+        label = group.size.label()
+        files += [
+            LabFile(name=_file_name(number, label, group.name_length), size=group.size.bytes)
+            for number in range(len(files), len(files) + group.count)
+        ]
+    return tuple(files)
 
 
-def _file_name(number: int, files: Files) -> str:
-    own = f"{number:04d}-{files.size.label()}.bin"
-    return own if files.name_length is None else "x" * (files.name_length - len(own)) + own
+def _file_name(number: int, label: str, length: int | None) -> str:
+    own = f"{number:04d}-{label}.bin"
+    return own if length is None else "x" * (length - len(own)) + own
 
 
 #: The longest name of a served folder that says what is in it.
@@ -300,6 +307,20 @@ def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
     return {**networks, "right": on_side("right")}
 
 
+@functools.lru_cache(1024)
+def _compiled_path(
+    path: Path,
+    server: Server,
+    seed: int,
+    access: tuple[tuple[str, Duration], ...],
+    outages: tuple[Outage, ...],
+    mappings: tuple[AddressMapping, ...],
+    gateways: tuple[tuple[Side, tuple[str, ...]], ...],
+) -> PathProgram:
+    """`compile_path`, once for all pairs of implementations on the same path."""
+    return compile_path(path, server, seed, dict(access), outages, mappings, dict(gateways))
+
+
 def _simulators(
     scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, movements: list[FlowMoves]
 ) -> list[Simulator]:
@@ -307,14 +328,14 @@ def _simulators(
     path_outages, simulators = outages_by_path(scenario), []
     for number, (name, path) in enumerate(scenario.every_path.items()):
         mappings = [mapping for flow in movements for mapping in flow.mappings.get(name, ())]
-        program = compile_path(
+        program = _compiled_path(
             path,
             server,
             seed + _PATH_SEED * number,
-            _access_delays(scenario, slot, number),
-            path_outages.get(name, ()),
-            sorted(mappings, key=lambda mapping: mapping.at_ns),
-            _gateways(places[number]),
+            tuple(_access_delays(scenario, slot, number).items()),
+            tuple(path_outages.get(name, ())),
+            tuple(sorted(mappings, key=lambda mapping: mapping.at_ns)),
+            tuple((side, tuple(ways)) for side, ways in _gateways(places[number]).items()),
         )
         place = places[number]
         simulators.append(
@@ -421,7 +442,9 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         networks=lab_layout.networks,
         simulators=tuple(_simulators(scenario, lab_layout.simulators, server_of(cell.engine), seed, slot, movements)),
         proxies=lab_layout.proxies,
-        whole=compile_path(scenario.path, server_of(cell.engine)) if scenario.in_sequence else None,
+        whole=_compiled_path(scenario.path, server_of(cell.engine), 1, (), (), (), ())
+        if scenario.in_sequence
+        else None,
         hosts=tuple(hosts),
         flows=tuple(_flow(cell, index, movements[index].moves) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from harness import derived
 from harness.catalogue import Catalogue, json_schema, load
+from harness.catalogue import catalogue as catalogue_module
 from harness.errors import InputError
 from harness.scenario.schema import Implementation, Scenario
+from harness.scenario.validation_errors import Mistake
 from tests.examples import ROOT, catalogue
 
 SCENARIO = """schema: 1
@@ -167,3 +171,38 @@ def _manifest(folder: Path, name: str, place: str = "") -> Path:
     file.parent.mkdir()
     file.write_text(f"schema: 1\nname: {name}\nimage: example/{name}:1\n")
     return file
+
+
+def test_a_scenario_is_checked_again_only_where_something_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(derived, "_SETTLED", -60.0)
+    values = derived.DerivedValues()
+    values.keep_in(tmp_path / "derived.json")
+    monkeypatch.setattr(catalogue_module, "DERIVED", values)
+    file = tmp_path / "mine.yaml"
+    file.write_text(SCENARIO)
+    checked: list[str] = []
+
+    def read(*manifests: Path) -> Scenario:
+        def mistakes(scenario: Scenario) -> Iterable[Mistake]:
+            checked.append(scenario.title)
+            return [Mistake(("title",), "wrong", "")] if scenario.title == "bad" else []
+
+        return Catalogue(ROOT, manifests, mistakes).scenario(file)
+
+    assert read() == read()
+    assert checked == ["x"]
+    file.write_text(SCENARIO.replace("title: x", "title: longer"))
+    assert read().title == "longer"
+    assert checked == ["x", "longer"]
+    # Another implementation may support what a scenario asks for.
+    manifest = tmp_path / "image.yaml"
+    manifest.write_text((ROOT / "images" / "ngtcp2-qns" / "image.yaml").read_text().replace("ngtcp2-qns", "mine"))
+    read(manifest)
+    assert checked == ["x", "longer", "longer"]
+    # A mistake is found every time.
+    file.write_text(SCENARIO.replace("title: x", "title: bad"))
+    for _ in range(2):
+        with pytest.raises(InputError, match="wrong"):
+            read()

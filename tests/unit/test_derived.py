@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import derived
-from harness.derived import DerivedValues
+from harness.derived import DerivedTable, DerivedValues, once_per_object
 from harness.engine import docker_cli
 from harness.engine.docker_cli import inspect_images
 from harness.errors import EngineError
@@ -80,6 +80,67 @@ def test_without_a_file_nothing_is_kept(tmp_path: Path) -> None:
     file.write_text("1")
     values = DerivedValues()
     assert _asked(values, file) and _asked(values, file)
+
+
+def _table(tmp_path: Path, code: Path) -> DerivedTable:
+    table = _kept(tmp_path).table("labs", [code])
+    assert table is not None
+    return table
+
+
+def _refuse() -> str:
+    raise AssertionError("derived anew")
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_table_is_kept_until_the_code_changes(tmp_path: Path) -> None:
+    code = tmp_path / "code.py"
+    code.write_text("1")
+    table = _table(tmp_path, code)
+    assert table.get("a", lambda: "digest of a") == "digest of a"
+    table.write()
+    assert _table(tmp_path, code).get("a", _refuse) == "digest of a"
+    (tmp_path / "derived-labs.json").write_text('{"form": 1, "stamp"')
+    assert _table(tmp_path, code).get("a", lambda: "once more") == "once more"
+    code.write_text("22")
+    assert _table(tmp_path, code).get("a", lambda: "another") == "another"
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_large_table_keeps_what_was_used_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "code.py"
+    code.write_text("1")
+    first = _table(tmp_path, code)
+    for name in "ab":
+        first.get(name, lambda: "kept")
+    first.write()
+    monkeypatch.setattr(derived, "_MOST_VALUES", 2)
+    second = _table(tmp_path, code)
+    assert second.get("b", _refuse) == "kept"
+    second.get("c", lambda: "new")
+    second.write()
+    third = _table(tmp_path, code)
+    assert (third.get("b", _refuse), third.get("c", _refuse)) == ("kept", "new")
+    assert third.get("a", lambda: "derived anew") == "derived anew"
+
+
+def test_without_a_file_there_is_no_table(tmp_path: Path) -> None:
+    assert DerivedValues().table("labs", []) is None
+
+
+def test_a_value_is_computed_once_for_each_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_MOST_OBJECTS", 2)
+    asked: list[list[int]] = []
+
+    @once_per_object
+    def total(numbers: list[int]) -> int:
+        asked.append(numbers)
+        return sum(numbers)
+
+    first, same = [1, 2], [1, 2]
+    assert [total(first), total(first), total(same), total(first)] == [3] * 4
+    assert len(asked) == 2
+    assert [total([number]) for number in range(10)] == [*range(10)]
 
 
 def test_docker_is_asked_once_for_many_images(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from harness import derived
+from harness.derived import DerivedValues
 from harness.errors import InputError
 from harness.execution.checkout import LEDGER
 from harness.outcome import Cell, Image, Outcome, Run
+from harness.store import identity
 from harness.store.identity import (
     Equivalence,
     EquivalenceProof,
@@ -30,6 +35,7 @@ from harness.store.identity import (
 from harness.store.parquet import ColumnStore
 from harness.store.results import Store
 from harness.topology import build_lab, digest_content
+from harness.units import Duration
 from tests.examples import ROOT, cell, path, scenario
 
 PROOF = EquivalenceProof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)
@@ -293,3 +299,44 @@ def test_the_reference_has_the_keys_that_the_ledger_gives_it() -> None:
     }
     ends = {(identity.component, identity.digest) for identity in known_ledger.entries.identities}
     assert ends <= stored
+
+
+# --- digests of labs that are kept
+
+
+@pytest.fixture
+def kept_labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "_SETTLED", -60.0)
+    values = DerivedValues()
+    values.keep_in(tmp_path / "derived.json")
+    monkeypatch.setattr(identity, "DERIVED", values)
+
+
+@pytest.mark.usefixtures("kept_labs")
+def test_a_kept_digest_of_a_lab_is_that_of_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = cell()
+    cells = [
+        plain,
+        plain.model_copy(update={"seed": 2}),
+        plain.model_copy(update={"sim_kernel": "lab"}),
+        plain.model_copy(update={"engine": "virtual", "host_cpu": True}),
+        plain.model_copy(update={"parameters": {"server.congestion_control": "reno"}}),
+        plain.model_copy(update={"scenario": plain.scenario.model_copy(update={"timeout": Duration.parse("99 s")})}),
+    ]
+    digests = [identity.lab_digest(item) for item in cells]
+    assert digests == [identity._derive_lab_digest(item) for item in cells]
+    assert len({*digests}) == len(cells)
+    monkeypatch.setattr(identity, "_derive_lab_digest", lambda item: pytest.fail("compiled again"))
+    assert [identity.lab_digest(item.model_copy()) for item in cells] == digests
+    # No image is part of a lab.
+    other = Image(reference="other", identity="other")
+    assert identity.lab_digest(plain.model_copy(update={"client_image": other, "engine_code": "other"})) == digests[0]
+
+
+def test_a_lab_s_digest_is_kept_for_all_code_that_it_is_derived_with() -> None:
+    code = "import sys, harness.store.identity; print(*(m.__file__ for m in sys.modules.values() if hasattr(m, '__file__')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    ours = {Path(file) for file in loaded if file.startswith(str(ROOT / "harness"))}
+    # The package itself, empty modules of packages, and what keeps values decide nothing.
+    beside = {ROOT / "harness" / name for name in ("__init__.py", "derived.py", "writing.py", "store/__init__.py")}
+    assert ours - {*identity._lab_code()} <= beside

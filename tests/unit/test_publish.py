@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.engine.images.contents import Contents
 from harness.evaluation.cell_result import point_of
 from harness.evaluation.publish import publish_runs
@@ -18,6 +20,7 @@ from harness.outcome import (
     Outcome,
     Run,
 )
+from harness.store.cell_names import CellNames
 from harness.store.identity import Ledger, with_key
 from harness.store.parquet import ColumnStore
 from harness.store.results import Store
@@ -119,3 +122,38 @@ def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> No
     assert (stored_run.trail, stored_run.captures) == ("", {"left": "cd"})
     verdicts = [StoredResults(place, None).result_of(case).verdict.sentence for place in (store, columns)]
     assert verdicts[0] == verdicts[1]
+
+
+def test_cells_are_chosen_by_their_names_before_runs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "store")
+    other = _other_bits(cell(), scenario=scenario().model_copy(update={"name": "another"}), seed=5)
+    for item in (cell(), other):
+        _stored(store, item)
+        _stored(store, item, 1)
+    publish_runs(tmp_path / "kept", _results(store, cell(), other), store, lambda run: False)  # type: ignore[arg-type]
+    columns, read = ColumnStore(tmp_path / "kept"), list[str]()
+    runs_of = columns.runs
+
+    def runs(key: str) -> list[Run]:
+        read.append(key)
+        return runs_of(key)
+
+    monkeypatch.setattr(columns, "runs", runs)
+    named = CellNames(scenarios=frozenset({"another"}))
+    assert columns.cell_keys(named) == [other.key]
+    assert columns.cell_keys() == sorted([cell().key, other.key])
+    (result,) = StoredResults(columns, None).find(among=named)
+    assert result.cell == other and [run.repetition for run, _ in result.runs] == [0, 1]
+    assert {*read} == {other.key}
+    assert StoredResults(columns, None).find(among=CellNames(clients=frozenset({"nobody"}))) == []
+    # A folder of runs gives the same cells, though it has to read them all.
+    (from_folder,) = StoredResults(store, store).find(among=named)
+    assert from_folder.cell == result.cell and from_folder.runs == result.runs
+
+
+def test_a_cell_that_is_not_there_has_no_runs(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    _stored(store, cell())
+    publish_runs(tmp_path / "kept", _results(store, cell()), store, lambda run: False)  # type: ignore[arg-type]
+    columns = ColumnStore(tmp_path / "kept")
+    assert columns.runs("f" * 16) == [] and columns.run("f" * 16, 0) is None and columns.run(cell().key, 7) is None

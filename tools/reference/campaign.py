@@ -131,9 +131,9 @@ class Reference:
         self._app = app
         self.root = root
         self._remake = fresh
-        self._stored: ColumnStore | None = None
         self._unpublished: list[CellResult] = []
         self._published_at = time.monotonic()
+        self._read_columns: tuple[list[tuple[int, int]], ColumnStore] | None = None
 
     def _read(self) -> Requests:
         file = self.root / CAMPAIGN
@@ -259,10 +259,14 @@ class Reference:
         return set() if columns is None or self._remake else self._sound_runs(columns, planned)
 
     def _columns(self) -> ColumnStore | None:
-        """What is in the reference by now, read once until it is written; None where nothing is."""
-        if self._stored is None and is_columnar(self.root):
-            self._stored = ColumnStore(self.root)
-        return self._stored
+        """What is in the reference by now, read anew only where it was written; None where nothing is."""
+        if not is_columnar(self.root):
+            return None
+        tables = (file.stat() for file in sorted(self.root.glob("*.parquet")))
+        written = [(table.st_ino, table.st_mtime_ns) for table in tables]
+        if self._read_columns is None or self._read_columns[0] != written:
+            self._read_columns = written, ColumnStore(self.root)
+        return self._read_columns[1]
 
     def _sound_runs(self, columns: ColumnStore, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         found = set()
@@ -328,7 +332,7 @@ class Reference:
             return None
         drawn = with_series(self._unpublished)
         published = publish_runs(self.root, self._unpublished, self._app.stored_runs, lambda run: run.name in drawn)
-        self._unpublished, self._stored, self._published_at = [], None, time.monotonic()
+        self._unpublished, self._published_at = [], time.monotonic()
         return published
 
     def current_cells(self, listen: Listener, stored: Iterable[Cell]) -> dict[object, Cell]:

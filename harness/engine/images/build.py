@@ -321,8 +321,10 @@ class Images:
         self._inspect([build.reference for build in builds])
 
     def _inspect(self, references: Sequence[str]) -> None:
-        present = inspect_images(references)
-        self._inspected |= {reference: present.get(reference) for reference in references}
+        # An image that is here stays here; others may have come since the last question.
+        unknown = [reference for reference in references if self._inspected.get(reference) is None]
+        present = inspect_images(unknown)
+        self._inspected |= {reference: present.get(reference) for reference in unknown}
 
     def is_present(self, reference: str) -> bool:
         """Whether Docker has an image. EngineError."""

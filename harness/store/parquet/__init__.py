@@ -6,7 +6,7 @@ It holds what a folder of runs does, except their artefacts. It is read like one
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from harness.formatting import format_value
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.planning.estimate import TIMED_OUTCOMES, RunDuration
 from harness.scenario.schema import Implementation, Scenario
+from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.parquet.tables import (
     NON_NULL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -77,13 +78,23 @@ class ColumnStore:
         """The name of a run: its path in a folder of runs."""
         return self.root / "runs" / key / str(repetition)
 
-    def cell_keys(self) -> list[str]:
-        """Keys of all cells that have runs."""
-        return sorted(self._runs)
+    def cell_keys(self, among: CellNames = EVERY_CELL) -> list[str]:
+        """Keys of the cells that have runs, and these names."""
+        keys = self._rows_of["runs"].keys
+        if among == EVERY_CELL:
+            return sorted(keys)
+        cells = self._table("cells")
+        for column, names in (("scenario", among.scenarios), ("client", among.clients), ("server", among.servers)):
+            cells = cells if names is None else cells.filter(pl.col(column).is_in(list(names)))
+        return sorted(keys & {*cells["key"]})
+
+    def _run_row(self, key: str, repetition: int) -> Row | None:
+        rows = self._run_rows("runs", key, repetition)
+        return rows[-1] if rows else None
 
     def run(self, key: str, repetition: int) -> Run | None:
         """A finished run, or None."""
-        row = self._runs.get(key, {}).get(repetition)
+        row = self._run_row(key, repetition)
         if row is None:
             return None
         try:
@@ -94,7 +105,7 @@ class ColumnStore:
     def runs(self, key: str) -> list[Run]:
         """All readable finished runs of a cell, by repetition."""
         runs = []
-        for number in sorted(self._runs.get(key, {})):
+        for number in sorted(self._rows_of["runs"].of_cell(key)):
             try:
                 run = self.run(key, number)
             except _RunError as error:
@@ -115,7 +126,7 @@ class ColumnStore:
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
         """The measurements of a run, or None; those of another schema are reported."""
-        row = self._runs.get(key, {}).get(repetition)
+        row = self._run_row(key, repetition)
         if row is None:
             return None
         try:
@@ -202,24 +213,12 @@ class ColumnStore:
         )
 
     @cached_property
-    def _runs(self) -> dict[str, dict[int, Row]]:
-        runs: dict[str, dict[int, Row]] = {}
-        for row in self._table("runs").iter_rows(named=True):
-            runs.setdefault(row["key"], {})[row["repetition"]] = row
-        return runs
-
-    @cached_property
-    def _rows_of(self) -> dict[str, dict[tuple[str, int], list[Row]]]:
-        """Table → run → its rows."""
-        tables: dict[str, dict[tuple[str, int], list[Row]]] = {}
-        for table in ("transfers", "measurements", "observations", "links"):
-            rows = tables.setdefault(table, {})
-            for row in self._table(table).iter_rows(named=True):
-                rows.setdefault((row["key"], row["repetition"]), []).append(row)
-        return tables
+    def _rows_of(self) -> Mapping[str, _RowsByRun]:
+        """Table → its rows, of the tables that have some of every run."""
+        return _Tables(lambda name: _RowsByRun(self._table(name)))
 
     def _run_rows(self, table: str, key: str, repetition: int) -> list[Row]:
-        return self._rows_of[table].get((key, repetition), [])
+        return self._rows_of[table].of_cell(key).get(repetition, [])
 
     @cached_property
     def _definitions(self) -> Mapping[str, BaseModel]:
@@ -258,6 +257,55 @@ class ColumnStore:
             image = contents.setdefault(row["digest"], Contents(row["digest"], {}, {}))
             (image.packages if row["kind"] == "package" else image.programs)[row["name"]] = row["version"]
         return contents
+
+
+class _Tables(dict[str, "_RowsByRun"]):
+    """Name → table, each read on first access."""
+
+    def __init__(self, read: Callable[[str], _RowsByRun]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, name: str) -> _RowsByRun:
+        self[name] = table = self._read(name)
+        return table
+
+
+class _RowsByRun:
+    """The rows of a table by cell and repetition. A cell's become objects when they are asked for, since a report of
+    one scenario needs a hundredth of them.
+    """
+
+    #: The last cells whose rows are kept: one run after the other is read, with its measurements.
+    _KEPT_CELLS = 64
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame.sort("key", maintain_order=True)
+        lengths = self._frame["key"].rle().struct.field("len").cast(pl.Int64)
+        starts = lengths.cum_sum() - lengths
+        names = self._frame["key"].gather(starts)
+        self._places = dict(zip(names, zip(starts, lengths, strict=True), strict=True))
+        self._columns = self._frame.columns
+        self._repetition = self._columns.index("repetition")
+        self._recent: dict[str, dict[int, list[Row]]] = {}
+
+    @property
+    def keys(self) -> Set[str]:
+        """The keys of all its cells."""
+        return self._places.keys()
+
+    def of_cell(self, key: str) -> Mapping[int, list[Row]]:
+        """Repetition → rows, in the table's order."""
+        if key not in self._recent:
+            by_repetition: dict[int, list[Row]] = {}
+            for values in self._frame.slice(*self._places.get(key, (0, 0))).rows():
+                by_repetition.setdefault(values[self._repetition], []).append(
+                    dict(zip(self._columns, values, strict=True))
+                )
+            if len(self._recent) >= self._KEPT_CELLS:
+                del self._recent[next(iter(self._recent))]
+            self._recent[key] = by_repetition
+        return self._recent[key]
 
 
 class _Definitions(Mapping[str, BaseModel]):
