@@ -27,6 +27,8 @@ ONLY ?=
 # what cannot be told is repeated.
 NIGHT ?= results/nights/$(shell date +%F)
 BASELINE ?= results/baseline
+# The folder of nights whose trend the site shows, if it is there.
+NIGHTS ?= results/nights
 ALLOW ?=
 UNTIL ?=
 # Whether a night tries the entries of results/equivalences.yaml again, about 8 minutes on two cores; nothing for no.
@@ -41,7 +43,7 @@ HARNESS := .venv/bin/harness
 
 # What people, jobs and the environment set reaches the shell as variables of its own, never as part of a recipe: it is
 # split into words, and run as nothing.
-export SCENARIO CLIENTS SERVERS REPEAT INTEROP KEEP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS IMAGE
+export SCENARIO CLIENTS SERVERS REPEAT INTEROP KEEP ENGINE FAULTS SEED ONLY NIGHT NIGHTS BASELINE ALLOW UNTIL SHARD WORDS IMAGE
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -92,8 +94,8 @@ night: setup
 
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.
 gate: setup
-	@$(HARNESS) report html "$$NIGHT/site" --store "$$NIGHT"
 	@$(HARNESS) gate --baseline "$$BASELINE" --store "$$NIGHT" --update-baseline \
+	  --html "$$NIGHT/site" $$(test ! -d "$$NIGHTS" || echo --nights "$$NIGHTS") \
 	  --junit "$$NIGHT/junit.xml" --summary "$$NIGHT/summary.markdown" $${ALLOW:+--allow "$$ALLOW"} $${UNTIL:+--until "$$UNTIL"}
 
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.

@@ -14,6 +14,7 @@ from harness.cli.consoles import annotate, console, print_document
 from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, require_linux, stall
 from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_with, jobs_of, parse_tolerance
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
+from harness.cli.site import NightFolders, read_nights, write_site
 from harness.cli.stored import StoredArguments
 from harness.errors import InputError, NoDataError, did_you_mean
 from harness.formatting import escape_html, format_count
@@ -67,6 +68,11 @@ class GateArguments(StoredArguments):
         Path | None,
         typer.Option("--summary", metavar="FILE", help="Write what 'harness report summary' prints, too, in Markdown."),
     ] = None
+    site: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FOLDER", help="Write the site of these runs, too, with what changed."),
+    ] = None
+    nights: NightFolders = None
     keep: Annotated[
         Path | None,
         typer.Option(
@@ -123,6 +129,7 @@ def gate(asking: GateArguments) -> None:
         _write(asking.junit, view.junit_decisions(gate_report))
     if asking.summary is not None:
         _write_summary(asking.summary, _cells(asking, open_app(asking.store)), gate_report)
+    _write_site(asking, gate_report)
     if asking.keep is not None:
         write_changed_cells(
             asking.keep,
@@ -188,6 +195,7 @@ def _start_baseline(asking: GateArguments) -> None:
         )
     if asking.summary is not None:
         _write_summary(asking.summary, cells, None)
+    _write_site(asking, None)
     _update_baseline(asking.baseline, cells, app)
     text = f"There was no baseline; it is now these {format_count(len(cells), 'cell')}: {asking.baseline}"
     document = Document(
@@ -202,6 +210,14 @@ def _update_baseline(baseline: Path, cells: list[CellResult], app: App) -> None:
 
     publish_runs(baseline, cells, app.stored_runs, lambda run: False)
     rekey(baseline, app.ledger)
+
+
+def _write_site(asking: GateArguments, gate_report: GateReport | None) -> None:
+    """Write the site that was asked for, and print its address."""
+    app = open_app(asking.store)
+    if asking.site is not None and (cells := _cells(asking, app)):
+        nights = read_nights([*(asking.nights or ()), app.paths.store]) if asking.nights else ()
+        console().print(write_site(app, cells, asking.site, gate_report, nights), soft_wrap=True)
 
 
 def _write_summary(file: Path, cells: list[CellResult], gate_report: GateReport | None) -> None:

@@ -14,13 +14,13 @@ from harness.cli.consoles import console, empty_json_if_absent, print_document, 
 from harness.cli.environment import open_app, store_folder
 from harness.cli.gate import Allow, Within, build_gate_report
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with
+from harness.cli.site import NightFolders, open_site, read_nights, write_site
 from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
 from harness.errors import InputError, NoDataError, did_you_mean
 from harness.formatting import format_count
 
 if TYPE_CHECKING:
-    from harness.evaluation.cell_result import CellResult
-    from harness.execution import App
+    pass
 
 
 # --- A command that has subcommands, and arguments of its own in the same place.
@@ -54,30 +54,6 @@ class WithSubcommands(TyperGroup):
         # With the group's parent as parent, the usage line shows no arguments of the group.
         with self.commands[name].make_context(f"{ctx.info_name} {name}", args, parent=ctx.parent) as below:
             return below.command.invoke(below)
-
-
-# --- A site of stored cells: write it, print its size, and open it on request.
-
-
-def write_site(app: App, results: list[CellResult], folder: Path) -> str:
-    """Write the site of these cells, and print its size. Returns its address (file URI).
-
-    Raises InputError, EngineError and ResultError as `harness.report.site.build.render_site` does.
-    """
-    from harness.formatting import format_count, format_size
-    from harness.report.site.build import render_site
-
-    site = render_site(folder, results, app.stored_runs, app.results.find, app.paths.cache, app.catalogue.releases)
-    console().print(f"{format_count(site.pages, 'page')}, {format_size(site.size)}, for any browser:", soft_wrap=True)
-    return site.index.resolve().as_uri()
-
-
-def open_site(address: str) -> None:
-    """Open an address in this machine's browser, if there is one."""
-    import webbrowser
-
-    if not webbrowser.open(address):
-        console().print("no browser was found here: open the address by hand", soft_wrap=True)
 
 
 # --- report
@@ -341,6 +317,30 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
     print_document(view.defaults_document(table), markdown=markdown, as_json=as_json)
 
 
+@reports.command("trend")
+def trend(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of nights' stores, or stores; results/nights without.")
+    ] = None,
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario", help="A scenario, or a folder of them; all without.", autocompletion=completion.scenarios
+        ),
+    ] = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the headline figure of every cell over the nights of a folder of stores."""
+    from harness.report.trend import trend_document
+
+    with empty_json_if_absent(as_json, lambda: trend_document([])):
+        nights = read_nights(folders or [store_folder("nights")], scenarios, clients, servers)
+    print_document(trend_document(nights), markdown=markdown, as_json=as_json)
+
+
 @reports.command("html")
 def html(
     folder: Annotated[Path, typer.Argument(help="Folder of the site; made, or made anew.")],
@@ -349,14 +349,21 @@ def html(
     servers: Servers = "all",
     store: StoreFolder = None,
     every: Every = False,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Store of the runs to compare with, for a page of what changed.")
+    ] = None,
+    allow: Allow = None,
+    within: Within = "3%",
+    nights: NightFolders = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write a site of stored runs that opens from the file system: heat maps, a page a cell with its evidence, one an
     implementation, and the studies. It fetches nothing from elsewhere.
     """
-    app = open_app(store)
-    results = stored_cells(app, scenarios, clients, servers, every=every)
-    address = write_site(app, results, folder)
+    app, asking = open_app(store), StoredArguments(scenarios, clients, servers, store)
+    results = asking.cells(app, every=every)
+    gate_report = None if baseline is None else build_gate_report(asking, baseline, allow, within)
+    address = write_site(app, results, folder, gate_report, read_nights(nights) if nights else ())
     print_text(address)
     if open_it:
         open_site(address)

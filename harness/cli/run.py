@@ -23,7 +23,6 @@ from harness.cli.options import (
     jobs_of,
     parse_repetitions,
 )
-from harness.cli.report import write_site
 from harness.cli.signals import (
     BISECT_ABORT,
     BISECT_SKIP,
@@ -33,6 +32,7 @@ from harness.cli.signals import (
     handle_interrupts,
     interrupted_exit,
 )
+from harness.cli.site import write_site
 from harness.cli.stored import ReportArguments
 from harness.errors import HarnessError, InputError, NoDataError, describe_error
 

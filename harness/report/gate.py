@@ -31,7 +31,8 @@ from harness.stats.two_sample import ALPHA
 
 #: Texts name this many differing figures of a cell, and give the number of the others.
 _MAX_NAMED = 3
-_SYMBOLS: Mapping[ChangeStatus, tuple[str, str]] = {
+#: Standing → its symbol, and its colour on a terminal.
+CHANGE_SYMBOLS: Mapping[ChangeStatus, tuple[str, str]] = {
     "same": ("=", "green"),
     "better": ("▲", "green"),
     "worse": ("▼", "red"),
@@ -184,13 +185,14 @@ def cause_text(cell: CellReport) -> str:
     return "; ".join([*([", ".join(parts)] if parts else []), *([] if cell.departed_before else cell.departures)])
 
 
-def _changed_cells(gate_report: GateReport) -> list[CellReport]:
+def changed_cells(gate_report: GateReport) -> list[CellReport]:
     """All cells that are not the same: alarms first, then by gravity."""
     changed = [cell for cell in gate_report.cells if cell.weighed.decision.status != "same"]
     return sorted(changed, key=lambda cell: (not cell.weighed.alarm, STATUS_ORDER.index(cell.weighed.decision.status)))
 
 
-def _accepted_text(cell: CellReport) -> str:
+def acceptance_text(cell: CellReport) -> str:
+    """By which accepted changes a cell shuts no gate; empty where there are none."""
     return "; ".join(
         dict.fromkeys(f"accepted until {allowance.until}: {allowance.reason}" for allowance in cell.weighed.accepted)
     )
@@ -243,12 +245,12 @@ def departure_notes(gate_report: GateReport) -> list[str]:
 def gate_document(gate_report: GateReport) -> Document:
     """The cells that are not the same, notes, and a summary."""
     rows = []
-    for cell in _changed_cells(gate_report):
+    for cell in changed_cells(gate_report):
         standing = cell.weighed.decision.status
-        symbol, colour = _SYMBOLS[standing]
+        symbol, colour = CHANGE_SYMBOLS[standing]
         word = f"{symbol} {standing}{' (accepted)' if cell.weighed.accepted else ''}"
         cause = cause_text(cell)
-        why = "; ".join(filter(None, [deciding_text(cell), cause and f"because: {cause}", _accepted_text(cell)]))
+        why = "; ".join(filter(None, [deciding_text(cell), cause and f"because: {cause}", acceptance_text(cell)]))
         rows.append(Row([Span(word, style=colour), cell.weighed.decision.pair.name, why, ", ".join(cell.causes)]))
     columns = [
         Column("", identifies=True),

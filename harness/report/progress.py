@@ -92,6 +92,8 @@ class ProgressPrinter:
         """Parameters by which the cells differ; None while that is not known."""
         self._current = ("", 0.0, self._begun)
         """What goes on while nothing runs: the thing, its estimate in seconds, since when."""
+        self._awaited: str | None = None
+        """The image whose build ends that; empty where any build does, None where none does."""
         self._runs: dict[tuple[str, int], _ActiveRun] = {}
         """Runs under way, by key and repetition; the one that began first comes first."""
         self._builds: dict[str, tuple[float, float]] = {}
@@ -149,8 +151,9 @@ class ProgressPrinter:
             " · ".join([f"building {name}", *_progress(now - began, expected)]) for name, (expected, began) in builds
         ]
 
-    def _now(self, activity: str, estimate: float) -> None:
+    def _now(self, activity: str, estimate: float, awaited: str | None = None) -> None:
         self._current = (activity, estimate, self._clock())
+        self._awaited = awaited
 
     def interrupted(self) -> None:
         """Print what an interrupt waits for: the end of the current runs and builds."""
@@ -172,7 +175,7 @@ class ProgressPrinter:
                 disk = f", {event.disk}" if event.disk else ""
                 self._say(f"{runs}; about {duration_text(event.seconds)}{disk}{extension}")
             case ImageStarted():
-                self._now(f"making the image {event.name}", event.seconds)
+                self._now(f"making the image {event.name}", event.seconds, "")
                 self._say(f"making the image {event.name} (about {duration_text(event.seconds)})")
             case BuildStarted() | BuildEnded():
                 self._build(event)
@@ -230,9 +233,10 @@ class ProgressPrinter:
         self._say(f"warning: {f'{run_name}: ' if run_name else ''}{event.text}", style="yellow")
 
     def _waits(self, event: WaitingForImage | WaitingForMachine | WaitingForRun) -> None:
-        remaining = ""
+        remaining, awaited = "", None
         match event:
             case WaitingForImage():
+                awaited = event.name
                 activity = f"waiting for the image {event.name}"
                 remaining = f" (about {duration_text(event.seconds)} left)"
             case WaitingForMachine():
@@ -242,10 +246,13 @@ class ProgressPrinter:
                 holder = f" (process {event.process})" if event.process else ""
                 name = _name(event.cell, event.repetition, self._varied)
                 activity = f"waiting for another harness{holder}, which makes {name}"
-        self._now(activity, 0)
+        self._now(activity, 0, awaited)
         self._say(activity + remaining)
 
     def _build(self, event: BuildStarted | BuildEnded) -> None:
+        # The making of an image has no event of its own at its end. Builds beside runs begin after it.
+        if self._awaited == "" or (isinstance(event, BuildEnded) and event.name == self._awaited):
+            self._now("", 0)
         if isinstance(event, BuildStarted):
             self._builds[event.name] = (event.seconds, self._clock())
             self._say(f"building the image {event.name} (about {duration_text(event.seconds)})")

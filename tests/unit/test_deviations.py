@@ -20,7 +20,7 @@ from harness.report import gate as view
 from harness.report.gate import CellReport, GateReport, junit_decisions
 from harness.report.markdown import render_markdown
 from harness.report.site.cell import cell_page
-from harness.report.site.overview import build_tile
+from harness.report.tile import build_tile
 from harness.scenario.parameters import PARAMETERS, Role
 from tests.examples import cell, implementation, scenario
 from tests.rendering import printed

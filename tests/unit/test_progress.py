@@ -110,6 +110,24 @@ def test_nothing_to_do_is_said() -> None:
     assert "all 9 runs are stored: nothing to run" in out.getvalue()
 
 
+def test_an_image_that_is_made_is_no_longer_named_while_others_build() -> None:
+    clock, out = FakeClock(), io.StringIO()
+    with ProgressPrinter(Console(file=out, width=200), clock=clock) as talk:
+        talk(ImageStarted("sim", 20))
+        talk(BuildStarted("go", 30))
+        talk(BuildStarted("quiche", 280))
+        talk(WaitingForImage("go", 30))
+        pass_silence(talk, clock)
+        talk(BuildEnded("go", 31))
+        ended = len(out.getvalue())
+        pass_silence(talk, clock)
+    assert "making the image sim ·" not in out.getvalue()
+    assert "… waiting for the image go" in out.getvalue()[:ended]
+    assert [line.partition("…")[2] for line in out.getvalue()[ended:].splitlines()] == [
+        " building quiche · 62 s of about 5 min"
+    ]
+
+
 def test_builds_beside_are_told_with_what_waits_for_them() -> None:
     clock, out = FakeClock(), io.StringIO()
     one = cell()

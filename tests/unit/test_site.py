@@ -24,9 +24,10 @@ from harness.report.site import build
 from harness.report.site.build import to_html
 from harness.report.site.cell import MOST, cell_page, read_opening
 from harness.report.site.implementation import implementation_page, implementations
-from harness.report.site.overview import build_matrix, build_tile, heading_spans, headline, heat, overview
+from harness.report.site.overview import build_matrix, heading_spans, overview
 from harness.report.site.pictures import axis_ticks, objective_scale, received_picture
 from harness.report.site.study import pack, study_pages
+from harness.report.tile import build_tile, headline, heat
 from harness.scenario.schema import Implementation, Objective
 from harness.store.results import Store
 from harness.units import Size

@@ -32,8 +32,8 @@ from harness.cli.options import (
     cluster_options,
     jobs_of,
 )
-from harness.cli.report import write_site
 from harness.cli.signals import handle_interrupts
+from harness.cli.site import write_site
 from harness.cli.stored import stored_cells
 
 if TYPE_CHECKING:

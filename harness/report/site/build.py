@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -21,22 +21,26 @@ from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import escape_controls, format_count
 from harness.outcome import ENGINES
+from harness.report.gate import GateReport
 from harness.report.metrics import metrics_page
 from harness.report.numbers import interval_text, number_text
+from harness.report.plots.nights import trend_figure
 from harness.report.plots.render import page_script
 from harness.report.plots.stored import Search
 from harness.report.results import SYMBOLS
 from harness.report.site import pictures
 from harness.report.site import study as drawn
 from harness.report.site.cell import CELL, Qlog, cell_address, cell_page, read_opening
+from harness.report.site.changes import CHANGE_MEANING, ChangesPage, changes_page
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.interop import interop_page
 from harness.report.site.overview import MEANING, heading_spans, implementation_names, overview
 from harness.report.site.releases import release_sections
 from harness.report.site.study import study_pages
+from harness.report.trend import Night, ScenarioTrend, factor_text, trends
 from harness.report.why import HEADINGS, why_lines, why_rows
 from harness.scenario.parameters import ROLES
-from harness.scenario.schema import Release
+from harness.scenario.schema import Implementation, Release
 from harness.store.results import StoreReader, disk_error
 from harness.writing import write_new_file
 
@@ -60,6 +64,20 @@ _FOLDERS = ("assets", "cells", "figures", "implementations", "qlogs", "studies",
 
 
 @dataclass(frozen=True)
+class NightContext:
+    """What the cells of a night are compared with; nothing by default."""
+
+    gate: GateReport | None = None
+    """The decisions on them, for badges and a page."""
+    nights: Sequence[Night] = ()
+    """The nights of a trend, this one among them; none for no such page."""
+
+    def changes(self, keys: Collection[str]) -> ChangesPage | None:
+        """The page of what changed, if there are decisions. `keys`: the cells that have a page on the site."""
+        return None if self.gate is None else changes_page(self.gate, keys)
+
+
+@dataclass(frozen=True)
 class Site:
     """A site that was written."""
 
@@ -76,14 +94,15 @@ def render_site(
     search: Search,
     cache: Path,
     releases_of: Callable[[str], Sequence[Release]] = lambda name: (),
+    night: NightContext = NightContext(),
 ) -> Site:
     """Write the site of these cells; it replaces an existing site, once all of it is written.
 
     An interrupted one leaves an existing site as it was, and a folder of unfinished files that the next one removes.
 
     `search`: finds the partners of runs; `cache`: a folder for the script of the figures; `releases_of`: from the name
-    of an implementation to its releases. Raises InputError for a folder with other files, EngineError for errors of the
-    disk, ResultError for unreadable series.
+    of an implementation to its releases; `night`: what the cells are compared with. Raises InputError for a folder with
+    other files, EngineError for errors of the disk, ResultError for unreadable series.
     """
     folder = folder.resolve()
     require_site_folder(folder)
@@ -92,7 +111,7 @@ def render_site(
     try:
         if unfinished.exists():
             shutil.rmtree(unfinished)
-        for name, text in _files(results, store, search, cache, folder, releases_of):
+        for name, text in _files(results, store, search, cache, folder, releases_of, night):
             file = unfinished / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
@@ -133,6 +152,7 @@ def _files(
     cache: Path,
     folder: Path,
     releases_of: Callable[[str], Sequence[Release]],
+    night: NightContext,
 ) -> Iterator[tuple[str, str]]:
     """(path in the folder, text) of all files. The first page comes last, so a site that has it is complete."""
     run_results = [result for result in results if result.runs]
@@ -141,6 +161,8 @@ def _files(
     with_history = {result.cell.key for section in sections for result in section.results}
     # A site of histories alone has an overview, too.
     others = [result for result in run_results if result.cell.key not in with_history] or run_results
+    keys = {result.cell.key for result in run_results}
+    changes, courses = night.changes(keys), trends(night.nights)
     studies, participants, interop = study_pages(others), implementations(others), interop_page(others)
 
     def page(template: str, **values: object) -> str:
@@ -148,6 +170,8 @@ def _files(
             "studies": studies,
             "interop": interop is not None,
             "releases": bool(sections),
+            "changes": changes,
+            "trend": bool(courses),
             "participants": participants,
             "symbols": SYMBOLS,
             "meaning": MEANING,
@@ -164,17 +188,7 @@ def _files(
         yield place, text
     if run_results:
         yield CELL, page("cell.html", root="")
-    pages = {name: implementation_page(implementation, run_results) for name, implementation in participants.items()}
-    for name, model in pages.items():
-        yield f"implementations/{name}.html", page("implementation.html", root="../", page=model)
-    yield (
-        "implementations/index.html",
-        page(
-            "implementations.html",
-            root="../",
-            pages=list(pages.values()),
-        ),
-    )
+    yield from _implementation_pages(participants, run_results, page)
     for study in studies:
         figures = list(drawn.study_figures(study.study, run_results, store, search))
         if figures:
@@ -190,6 +204,9 @@ def _files(
         kinds.add("figures")
         texts = {section.name: to_html(section.text, _local_target) for section in sections}
         yield "releases.html", page("releases.html", root="", sections=sections, texts=texts)
+    for place, text, further in _night_pages(changes, courses, keys, page):
+        kinds |= further
+        yield place, text
     if interop is not None:
         yield "interop.html", page("interop.html", root="", page=interop)
     if "qlogs" in kinds:
@@ -230,6 +247,38 @@ def _cells(
         yield f"cells/{name}.js", _to_script(pages)
 
 
+def _implementation_pages(
+    participants: Mapping[str, Implementation], results: Sequence[CellResult], page: Callable[..., str]
+) -> Iterator[tuple[str, str]]:
+    """(path, text) of a page for each implementation, and of their list."""
+    pages = {name: implementation_page(implementation, results) for name, implementation in participants.items()}
+    for name, model in pages.items():
+        yield f"implementations/{name}.html", page("implementation.html", root="../", page=model)
+    yield "implementations/index.html", page("implementations.html", root="../", pages=list(pages.values()))
+
+
+def _night_pages(
+    changes: ChangesPage | None, courses: Sequence[ScenarioTrend], keys: Collection[str], page: Callable[..., str]
+) -> Iterator[tuple[str, str, set[str]]]:
+    """(path, text, "figures" if it has any) of the pages that compare nights. `keys`: the cells with a page."""
+    if changes is not None:
+        yield "changes.html", page("changes.html", root="", page=changes, change_meaning=CHANGE_MEANING), set()
+    if courses:
+        drawings = {course.anchor: list(_trend_figures(course)) for course in courses}
+        text = page("trend.html", root="", trends=courses, drawings=drawings, keys=keys)
+        yield "trend.html", text, {"figures"} if any(drawings.values()) else set()
+
+
+def _trend_figures(course: ScenarioTrend) -> Iterator[drawn.EmbeddedFigure]:
+    """The figure of a scenario's nights, where two nights have figures. A verdict is no figure."""
+    specification = None if course.is_test_case else trend_figure(course)
+    if specification is not None:
+        shows = (
+            f"{course.figure} of each cell over the nights, in the colour of its server. Point at a line for its cell."
+        )
+        yield drawn.embed_figure(f"trend-{course.anchor}", f"{course.scenario} over the nights", shows, specification)
+
+
 def _to_script(content: object) -> str:
     """A script that passes packed content to the page: a page opened from a file may not read other files."""
     return f"packed({json.dumps(drawn.pack(content))});\n"
@@ -265,6 +314,7 @@ def _environment(folder: Path) -> Environment:
         "packed": drawn.pack,
         "players": lambda cell, role: " ".join(implementation_names(cell, role)),
         "bare": lambda text: text.lstrip("≤≥ "),
+        "factor": factor_text,
         "why_rows": why_rows,
         "why_lines": why_lines,
     }

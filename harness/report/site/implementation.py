@@ -11,7 +11,8 @@ from harness.report.migration import MoveRow, cells_with_moves
 from harness.report.migration import rows as moves_of
 from harness.report.parameters import Default, defaults, observations
 from harness.report.results import SYMBOLS, group_by_scenario
-from harness.report.site.overview import Tile, build_tile, listed_elsewhere
+from harness.report.site.overview import listed_elsewhere
+from harness.report.tile import Tile, build_tile
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation
 

@@ -18,7 +18,7 @@
       return [table, [...table.rows]];
     }),
   );
-  const fields = ["scenario", "engine", "client", "server", "parameter", "q", "rows"];
+  const fields = ["scenario", "engine", "client", "server", "parameter", "change", "q", "rows"].filter((name) => form.elements[name]);
   let state = {};
 
   function read() {
@@ -50,6 +50,7 @@
       (!state.client || data.c.split(" ").includes(state.client)) &&
       (!state.server || data.v.split(" ").includes(state.server)) &&
       (!state.parameter || data.p.split("|").includes(state.parameter)) &&
+      (!state.change || data.b === state.change) &&
       (!state.verdicts.size || state.verdicts.has(data.r)) &&
       (!state.q || row.textContent.toLowerCase().includes(state.q.toLowerCase()))
     );
@@ -230,6 +231,12 @@ function longTables(part, tables) {
   }
 }
 
+// Pixels: a panel is never narrower than the first; below the second there is one column.
+const LEAST = 120;
+const NARROW = 640;
+// And a column of a legend takes so many.
+const LEGEND = 180;
+
 // Figures: unpacked and drawn as they come into view, in the colours of the page. Those of a cell are in a script.
 function figures(part, stored) {
   const found = [...part.querySelectorAll("figure.vega")];
@@ -237,14 +244,49 @@ function figures(part, stored) {
   const palette = JSON.parse(document.getElementById("palette").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
+  // For a narrow place: two panels beside each other are below each other, and legends have fewer columns.
+  function below(part, room) {
+    if (Array.isArray(part)) return part.map((one) => below(one, room));
+    if (!part || typeof part !== "object") return part;
+    const { hconcat, ...rest } = part;
+    const made = Object.fromEntries(Object.entries(rest).map(([name, one]) => [name, name === "data" || name === "datasets" ? one : below(one, room)]));
+    if (made.legend?.columns) made.legend = { ...made.legend, columns: Math.min(made.legend.columns, Math.max(1, Math.floor(room / LEGEND))) };
+    return hconcat ? { ...made, vconcat: below(hconcat, room) } : made;
+  }
+
+  // All panels, narrower by so many pixels; those beside each other share them.
+  function narrowed(part, pixels) {
+    if (Array.isArray(part)) return part.map((one) => narrowed(one, pixels));
+    if (!part || typeof part !== "object") return part;
+    return Object.fromEntries(Object.entries(part).map(([name, one]) => {
+      if (name === "width" && typeof one === "number") return [name, Math.max(LEAST, one - pixels)];
+      if (name === "hconcat") return [name, narrowed(one, pixels / one.length)];
+      return [name, ["vconcat", "layer", "spec"].includes(name) ? narrowed(one, pixels) : one];
+    }));
+  }
+
   async function draw(figure) {
     await load("assets/vega.js");
     const inside = figure.querySelector("script");
     let text = inside ? await window.unpack(inside.textContent) : JSON.stringify((await load(stored))[figure.id]);
     if (dark.matches) for (const [light, other] of Object.entries(palette)) text = text.replaceAll(`"${light}"`, `"${other}"`);
-    await window.vegaEmbed(figure.querySelector(".plot"), JSON.parse(text), {
-      mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
-    });
+    const plot = figure.querySelector(".plot");
+    const room = plot.clientWidth;
+    let drawing = JSON.parse(text);
+    if (room < NARROW) {
+      drawing = below(drawing, room);
+      drawing.config = { ...drawing.config, padding: 2, legend: { ...drawing.config?.legend, columns: 1, labelLimit: room - 60 } };
+    }
+    // Axes and legends take what room they need; panels give it up.
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      await window.vegaEmbed(plot, drawing, {
+        mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
+      });
+      const excess = Math.ceil(plot.querySelector("svg").getBoundingClientRect().width) - room;
+      if (excess <= 0) break;
+      drawing = narrowed(drawing, excess);
+    }
+    figure.dataset.room = room;
     const menu = figure.querySelector("summary");
     if (menu) menu.setAttribute("aria-label", `Save ${figure.getAttribute("aria-label")} as a picture`);
     figure.dataset.drawn = "yes";
@@ -255,6 +297,9 @@ function figures(part, stored) {
   }, { rootMargin: "300px" });
   for (const figure of found) seen.observe(figure);
   dark.addEventListener("change", () => { for (const figure of found) if (figure.dataset.drawn) draw(figure); });
+  addEventListener("resize", () => {
+    for (const figure of found) if (figure.dataset.drawn && Number(figure.dataset.room) !== figure.querySelector(".plot").clientWidth) draw(figure);
+  });
   addEventListener("beforeprint", () => { for (const figure of found) if (!figure.dataset.drawn) draw(figure); });
 }
 
