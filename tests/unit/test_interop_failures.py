@@ -160,6 +160,7 @@ def test_every_finding_names_what_there_is(one: Blame) -> None:
     broken = one.reason.partition("_")[0] in ("crashed", "timed", "wrong", "log")
     assert broken or (one.reason in declared_checks() if one.reason else one.cases)
     assert set(one.cases) <= set(CASES)
+    assert set(one.peers) <= set(known)
     assert one.why.endswith(".")
 
 
@@ -178,6 +179,13 @@ def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
     assert (
         find_blame(("quinn", "quiche"), "rebind-port", replace(refused, failing_party=("server", "quiche"))) is not None
     )
+
+
+def test_a_finding_may_be_of_some_peers_alone() -> None:
+    broken = TestcaseResult("failed", "connection_closed_client", "The client ended with exit code 1.")
+    split = find_blame(("quiche", "msquic"), "handshakeloss", broken)
+    assert split is not None and split.role == "server" and "first half of a ClientHello" in split.why
+    assert find_blame(("tquic", "msquic"), "handshakeloss", broken) is None
 
 
 def test_moves_that_nobody_saw_are_one_row() -> None:

@@ -33,6 +33,8 @@ class Blame:
     """The affected test cases; if empty, all."""
     says: str = ""
     """A part of the failure's sentence, if the reason alone does not identify it."""
+    peers: tuple[str, ...] = ()
+    """The implementations at the other end; if empty, all."""
 
     def explains(self, pair: Pair, case: str, entry: TestcaseResult) -> bool:
         """Whether the finding explains an entry of a matrix."""
@@ -41,6 +43,7 @@ class Blame:
             and (self.reason == entry.reason if self.reason else entry.word != "unsupported" or entry.relabelled)
             and (not self.cases or case in self.cases)
             and self.says in entry.sentence
+            and (not self.peers or pair[1 if self.role == "client" else 0] in self.peers)
         )
 
 
@@ -137,6 +140,61 @@ BLAMES: tuple[Blame, ...] = (
         "implementation",
         "The package announces disable_active_migration and never sends to another address of the client's, as "
         "RFC 9000 §9 lets it, also where a NAT changed that.",
+        cases=_REBOUND,
+    ),
+    Blame(
+        "client",
+        "tquic",
+        "",
+        "implementation",
+        "The end of the stream came in a frame whose bytes were there already: its first copy had no FIN. The client "
+        "acknowledges the frame, but does not tell our endpoint that the stream has ended.",
+        cases=("rebind-port",),
+        says="did not end",
+    ),
+    Blame(
+        "server",
+        "msquic",
+        "",
+        "implementation",
+        "It acknowledges the first half of a ClientHello from the connection ID that the client chose, and goes on "
+        "from another one of its own. A client keeps to the first ID (RFC 9000 §7.2): quic-go drops all that follows, "
+        "and quiche and go-x-net close with TRANSPORT_PARAMETER_ERROR. Where handshakes fail at random, the one that "
+        "ends the run is always of this kind. Half a ClientHello is forgotten after 10 s: in the case A go-x-net "
+        "repeats the other half too late, after 10.8 s.",
+        cases=("amplificationlimit", "handshakeloss", "handshakecorruption"),
+        peers=("go-x-net", "quic-go", "quiche"),
+    ),
+    Blame(
+        "server",
+        "msquic",
+        "",
+        "implementation",
+        "It sends one PATH_CHALLENGE to a new address of the client's. If that is lost in the full queue, it asks the "
+        "old address alone again, keeps to three times what comes, and falls silent (picoquic, quiche). It follows "
+        "two moves of a client whose challenges arrive. From the third on it sends to the address before, until it "
+        "forgets the connection and answers with a stateless reset (quic-go, s2n-quic).",
+        cases=_REBOUND,
+    ),
+    Blame(
+        "server",
+        "nginx",
+        "",
+        "implementation",
+        "It sends nothing to another address of a client without connection IDs, and probes the old address until the "
+        "client gives up. A client of msquic's has none.",
+        cases=_REBOUND,
+        says="a single ",
+    ),
+    Blame(
+        "server",
+        "nginx",
+        "",
+        "implementation",
+        "It sends two PATH_CHALLENGEs to a new address at the same instant, and the full queue drops both. One and "
+        "three seconds later it asks the old address alone again. It keeps to three times what comes from an address "
+        "that is not validated. If the address changes again with nothing in flight from the client, neither end "
+        "sends any more.",
         cases=_REBOUND,
     ),
     Blame(
