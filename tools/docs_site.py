@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Where the copies are, as mkdocs.yml has it.
 PAGES = ROOT / ".state" / "docs" / "pages"
 #: Files that pages show or link to.
-_ASSETS = {".svg", ".png", ".yaml"}
+_ASSETS = {".svg", ".png", ".yaml", ".csv"}
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
 
 

@@ -91,7 +91,7 @@ class Study:
     page: str = SHARED_PAGE
     """Its page, a file below docs/."""
     beside: Mapping[str, Callable[[Sequence[CellResult]], str]] = field(default_factory=dict)
-    """Pages of its own for what is too long for that one: file below docs/ → its text, of all stored results."""
+    """What is too long for that page: file below docs/ → its text, of all stored results. A page, or data."""
     figures: tuple[Figure, ...] = ()
     """What is drawn below the text."""
     drawings: tuple[Drawing, ...] = ()

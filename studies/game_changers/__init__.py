@@ -3,7 +3,7 @@
 from harness.report.studies import Study
 from studies.game_changers.claims import SOURCE
 from studies.game_changers.figures import DRAWINGS
-from studies.game_changers.page import every_effect, game_changers
+from studies.game_changers.page import effects_data, every_effect, game_changers, profiles_data, times_data
 
 STUDY = Study(
     source=SOURCE,
@@ -11,6 +11,11 @@ STUDY = Study(
     scenarios=("studies",),
     place=1,
     page="studies.md",
-    beside={"effects.md": every_effect},
+    beside={
+        "effects.md": every_effect,
+        "data/effects.csv": effects_data,
+        "data/times.csv": times_data,
+        "data/profiles.csv": profiles_data,
+    },
     drawings=DRAWINGS,
 )

@@ -21,19 +21,25 @@ from harness.doe.effects.failing_modes import (
 )
 from harness.doe.effects.levels import SEEN
 from harness.doe.effects.samples import ProfileSample, group_profiles
-from harness.doe.effects.summary import is_lower_bound, metric_label, round_seconds, summarise
+from harness.doe.effects.summary import (
+    format_seconds,
+    is_lower_bound,
+    is_negligible,
+    metric_label,
+    round_seconds,
+    summarise,
+)
 from harness.doe.minimal_settings import stored_searches
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
 from harness.report.designs import searches_blocks
-from harness.report.document import Paragraph
-from harness.report.effects import effects_blocks, profile_table
 from harness.report.markdown import render_blocks, table_row
 from harness.report.numbers import number_text
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import MIN_VALUES
 from harness.store.identity import lab_digest
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
+from studies.game_changers.data import effects_csv, profiles_csv, times_csv
 from studies.game_changers.overview import FAILS, changes_game, profiles_table, worth_table
 
 _NONE = "No runs are stored yet."
@@ -99,11 +105,33 @@ Intervals, residuals, which level is better, and what two factors do together: [
 """
 _DETAILS = """# Every effect
 
-Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md): what stands behind
-[Game changers](studies.md), pair by pair, as `harness report study` prints it. Words and figures are explained there.
-Bold is what the runs show to be this factor's; *on one run* has less than half of it left without that run. Brackets
-are the repetitions' least and most. The lines below each table are about residuals: the run that the model of factors
-and two of them together fits worst.
+```
+harness report study studies/fraction-50-10 --servers quiche --store results/reference   # all effects of a pair
+```
+
+The command prints every effect of the pairs that you name, in seconds, with intervals. This page has the greatest
+effect of each pair. [Game changers](studies.md) says what the words mean. Bold is what the runs show to be this
+factor's. Brackets are the repetitions' least and most.
+
+All of it is also data, comma-separated, times in seconds:
+
+| file | a row is |
+| --- | --- |
+| [`effects.csv`](data/effects.csv) | an effect that is worth 1 % of a time or more: of a factor, or of two together |
+| [`times.csv`](data/times.csv) | a time of a pair: its runs, its effects in a sentence, and its worst residual |
+| [`profiles.csv`](data/profiles.csv) | a time of a pair with a column of N. Kuhn's table as its settings |
+
+```python
+import polars as pl
+
+effects = pl.read_csv("docs/data/effects.csv")
+print(effects.filter(pl.col("server") == "quiche", pl.col("shown") == "yes").sort("saved", descending=True))
+```
+
+`not_told_from` has the interactions that a fraction takes for this one. `on_one_run` has less than half of it left
+without that run. A *residual* is a run's distance from the model of factors and two of them together.
+
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
 """
 #: The scenario of the same path whose runs in real time would confirm what a mode does in virtual time.
 _REAL = "satellite/medium"
@@ -148,20 +176,60 @@ def game_changers(results: Sequence[CellResult]) -> str:
 
 
 def every_effect(results: Sequence[CellResult]) -> str:
-    """The page of details."""
-    mine = _mine(results)
-    analyses = [*analyse_all(mine), *_beside_own(mine)]
+    """The page of details: the greatest effects of each pair, and where the data are."""
+    analyses = _every_analysis(results)
     return "\n".join(
         [
             _DETAILS,
-            *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
-            *_by_path(analyses, "levels", "Every level alone", _LEVELS, _effects),
-            *_by_path(_own(analyses), "reach", "Every setting alone, beside each stack's own", _OWN, _effects, [""]),
-            *_heat(analyses, _effects),
-            *_profiles(group_profiles(mine), "## The columns of N. Kuhn's table as profiles\n", _by_pair),
+            *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _greatest),
+            *_by_path(analyses, "levels", "Every level alone", _LEVELS, _greatest),
+            *_by_path(_own(analyses), "reach", "Every setting alone, beside each stack's own", _OWN, _greatest, [""]),
+            *_heat(analyses, _greatest),
             *_levels_seen(analyses),
         ]
     )
+
+
+def effects_data(results: Sequence[CellResult]) -> str:
+    """Every effect as comma-separated values, see `studies.game_changers.data.effects_csv`."""
+    return effects_csv(_every_analysis(results))
+
+
+def times_data(results: Sequence[CellResult]) -> str:
+    """Every time with its effects in a sentence, as comma-separated values."""
+    return times_csv(_every_analysis(results))
+
+
+def profiles_data(results: Sequence[CellResult]) -> str:
+    """The profiles of every pair, as comma-separated values."""
+    return profiles_csv(group_profiles(_mine(results)))
+
+
+def _every_analysis(results: Sequence[CellResult]) -> list[Analysis]:
+    mine = _mine(results)
+    return [*analyse_all(mine), *_beside_own(mine)]
+
+
+def _greatest(mine: Sequence[Analysis]) -> list[str]:
+    """A row for each pair: at each time, the factor that is worth most."""
+    rows = [table_row(["pair", "worth most"]), table_row(["---", "---"])]
+    for name in dict.fromkeys(analysis.sample.name for analysis in mine):
+        group = [analysis for analysis in mine if analysis.sample.name == name]
+        texts = [f"{metric_label(analysis.metric)}: {_worth(analysis)}" for analysis in group]
+        sample = group[0].sample
+        rows.append(table_row([f"{sample.client}→{sample.server}", "; ".join(texts)]))
+    return rows
+
+
+def _worth(analysis: Analysis) -> str:
+    """The factor that is worth most of a time: its seconds and its levels; bold as in `report study`."""
+    effects = [effect for effect in analysis.main_effects if not is_negligible(effect)]
+    if not effects:
+        return analysis.problem or "nothing as much as 1 %"
+    effect = max(effects, key=lambda one: one.size)
+    seconds = f"{'≥ ' if is_lower_bound(effect) else ''}{format_seconds(effect.saving, analysis)}"
+    shown = f"**{seconds}**" if effect.is_significant else seconds
+    return f"{effect.factors[0]} {shown} ({effect.worse[0]} → {effect.better[0]})"
 
 
 def _failures(results: Sequence[CellResult], mine: Sequence[CellResult]) -> list[str]:
@@ -255,15 +323,6 @@ def _mine(results: Sequence[CellResult]) -> list[CellResult]:
     return [
         result for result in results if result.cell.scenario.name.startswith("studies/") and result.cell.virtual_time
     ]
-
-
-def _effects(mine: Sequence[Analysis]) -> list[str]:
-    return [render_blocks(effects_blocks(mine)).rstrip("\n")]
-
-
-def _by_pair(mine: Sequence[ProfileSample]) -> list[str]:
-    blocks = [block for one in mine for block in (Paragraph(f"{one.client}→{one.server}:"), profile_table(one))]
-    return [render_blocks(blocks).rstrip("\n")]
 
 
 def _scenario(kind: str, path: str) -> str:

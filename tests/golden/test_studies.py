@@ -204,7 +204,9 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "uploads.md",
         "web.md",
     }
-    assert {page for study in studies().values() for page in study.beside} == {"effects.md"}
+    assert {page for study in studies().values() for page in study.beside} == {
+        "effects.md", "data/effects.csv", "data/times.csv", "data/profiles.csv"
+    }  # fmt: skip
 
 
 def test_figures_are_named_after_what_they_show() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -28,9 +30,18 @@ from harness.report.site.implementation import implementation_page
 from harness.report.site.study import study_pages
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
+from studies.game_changers.data import EFFECT_COLUMNS
 from studies.game_changers.figures import DRAWINGS
 from studies.game_changers.overview import profiles_table, worth_table
-from studies.game_changers.page import Tally, every_effect, game_changers, verdict
+from studies.game_changers.page import (
+    Tally,
+    effects_data,
+    every_effect,
+    game_changers,
+    profiles_data,
+    times_data,
+    verdict,
+)
 from tests.engine_pairs import result, run
 from tests.examples import catalogue
 from tests.study_results import of_study, results, told
@@ -107,6 +118,24 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     assert tornado([]) is None
 
 
+def test_every_effect_is_data_with_the_numbers_of_the_page() -> None:
+    stored = _studied()
+    rows = list(csv.DictReader(io.StringIO(effects_data(stored))))
+    assert tuple(rows[0]) == EFFECT_COLUMNS
+    best = max((row for row in rows if row["time"] == "milestone_100MB"), key=lambda row: float(row["saved"]))
+    assert (best["server"], best["factors"], best["worse"], best["better"]) == (
+        "quinn",
+        "server.initial_cwnd",
+        "10",
+        "100",
+    )
+    assert float(best["saved"]) == pytest.approx(10.0, rel=0.05) and best["shown"] == "yes"
+    assert f"100 MB: {best['factors']} **10.0 s** (10 → 100)" in every_effect(stored)
+    times = list(csv.DictReader(io.StringIO(times_data(stored))))
+    assert {row["time"] for row in times} >= {row["time"] for row in rows} and all(row["effects"] for row in times)
+    assert effects_data([]) == ",".join(EFFECT_COLUMNS) + "\n" and profiles_data([]).count("\n") == 1
+
+
 def test_where_there_are_many_cells_the_site_has_a_designs_cells_on_the_studys_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,8 +155,8 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
     # their settings alone.
     assert text.count("No runs are stored yet.") == 4 + 12 + 7 + 1 + 6 + 3 + 3
     assert "**50/10 Mbit/s, 20 ms, 10 MB** (`studies/levels-near-50-10`)" in text
-    # Those of the details: two designs and profiles of six paths, a heat map, settings alone on three paths.
-    assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 6 + 1 + 3
+    # Those of the details: two designs of six paths, a heat map, settings alone on three paths.
+    assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 1 + 3
 
 
 @pytest.mark.parametrize(

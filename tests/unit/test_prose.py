@@ -17,7 +17,6 @@ NOT_MENDED = {
     "docs/checklist.md": "claims are cited in full, in studies/checklist",
     "docs/documents.md": "sentences of ten studies, each with all its figures",
     "docs/ecn.md": "studies/ecn",
-    "docs/effects.md": "a sentence an effect, 1,292 of them: harness/report/effects.py",
     "docs/handover.md": "studies/handover",
     "docs/in-sequence.md": "studies/in_sequence",
     "docs/latency.md": "studies/latency",

@@ -49,6 +49,10 @@ def study_page_names() -> list[str]:
 
 def study_page(page: str, results: Sequence[CellResult], there: Collection[str]) -> str:
     """The text of a file below docs/. `there`: the files of figures that have been drawn."""
+    if not page.endswith(".md"):
+        # Data have no head, and no note: a program reads them.
+        (data,) = (study.beside[page](results) for study in studies().values() if page in study.beside)
+        return data
     texts = [_HEAD] if page == SHARED_PAGE else []
     for study in studies().values():
         if page != study.page and page not in study.beside:
