@@ -329,12 +329,16 @@ def test_what_this_machine_lacks_is_said_once_and_recorded_in_each_run(
             results.append(engine.run(machine.lab, machine.run, machine.phases.append))
     text = "any memory, 4096 processes each; closed networks; without frames: Operation not supported"
     assert [result.containers for result in results] == [text] * 2
-    first, second = results
-    assert [words.partition(":")[0] for words in first.warnings] == [
+    # A busy machine samples late, and says so in addition.
+    first, second = (
+        [words.partition(":")[0] for words in result.warnings if not words.startswith("file sizes were not sampled")]
+        for result in results
+    )
+    assert first == [
         "endpoints may have any memory",
         "this machine is not shut off from a lab's networks by all that it should",
     ]
-    assert second.warnings == ()
+    assert second == []
 
 
 def test_limits_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
