@@ -213,9 +213,11 @@ def _update_baseline(baseline: Path, cells: list[CellResult], app: App) -> None:
 
 
 def _write_site(asking: GateArguments, gate_report: GateReport | None) -> None:
-    """Write the site that was asked for, and print its address."""
+    """Write the site if it was asked for, and print its address."""
+    if asking.site is None:
+        return
     app = open_app(asking.store)
-    if asking.site is not None and (cells := _cells(asking, app)):
+    if cells := _cells(asking, app):
         nights = read_nights([*(asking.nights or ()), app.paths.store]) if asking.nights else ()
         console().print(write_site(app, cells, asking.site, gate_report, nights), soft_wrap=True)
 

@@ -289,7 +289,6 @@ def equivalent(
                 ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
     if ledger is not app.ledger:
         write_ledger(app.ledger_file, ledger)
-        shutil.rmtree(scratch, ignore_errors=True)
         rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0
         _print_lines(
             f"written to {app.ledger_file}"
@@ -299,6 +298,7 @@ def equivalent(
         print_json(report(attempt) | {"golden": {name: list(lines) for name, lines in golden.items()}})
     if not attempt.proven or any(golden.values()):
         raise typer.Exit(FAILED)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _prove_again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:

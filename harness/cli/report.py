@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -18,10 +18,6 @@ from harness.cli.site import NightFolders, open_site, read_nights, write_site
 from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
 from harness.errors import InputError, NoDataError, did_you_mean
 from harness.formatting import format_count
-
-if TYPE_CHECKING:
-    pass
-
 
 # --- A command that has subcommands, and arguments of its own in the same place.
 

@@ -8,8 +8,6 @@ packages in an image.
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +32,7 @@ from harness.store.identity import (
     Ledger,
     cell_identities,
     components,
+    content_digest,
     is_key,
     known_keys,
     scenario_keys,
@@ -208,8 +207,7 @@ class Prover:
     @property
     def fingerprint(self) -> str:
         """A digest of today's digests: an attempt of the same ones goes on with the runs that it has."""
-        text = json.dumps(sorted((*component, digest) for component, digest in self._today.items()))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return content_digest({" ".join(component): digest for component, digest in self._today.items()})
 
     def _is_known(self, component: Component, digest: str, stored: Mapping[Component, Mapping[str, str]]) -> bool:
         return digest in stored.get(component, {}) or (component, digest) in self.app.ledger.by_digest
@@ -318,7 +316,8 @@ class Prover:
         )
         if not changed or attempt.uncovered or attempt.is_hopeless:
             return attempt
-        today_store = Store(scratch / "today")
+        # Runs that are compared with the base keep their artefacts; those of an attempt without one may have none.
+        today_store = Store(scratch / ("afresh" if afresh else "today"))
         comparisons = self._rerun(runs, today_store, keep_all=afresh)
         compared, no_base = self._compare_with_base(comparisons, base, scratch, today_store, afresh=afresh)
         return replace(

@@ -400,7 +400,7 @@ def cell_key(cell: Cell, ledger: Ledger) -> str:
     """
     identities = cell_identities(cell, ledger)
     players = [cell.implementation(role, flow).name for role in ROLES for flow in range(len(cell.scenario.flows))]
-    return _digest(
+    return content_digest(
         {
             "lab": cell.compiled,
             "players": [[name, identities["image", name]] for name in players],
@@ -441,7 +441,7 @@ def _lab_inputs(cell: Cell) -> str:
     players = {name: _model_digest(item.implementation) for name, item in sorted(cell.others.items())}
     models = [_model_digest(item) for item in (cell.scenario, cell.client, cell.server)]
     parts = [models, players, cell.engine, cell.sim_kernel, cell.parameters, cell.seed, cell.host_cpu]
-    return _digest({"parts": parts})
+    return content_digest({"parts": parts})
 
 
 @once_per_object
@@ -463,7 +463,7 @@ def _derive_lab_digest(cell: Cell) -> str:
         )
         refusal = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
         content = {"unsupported": refusal, "asked": request, "parameters": cell.parameters} | draw
-    return _digest(drop_empty(content))
+    return content_digest(drop_empty(content))
 
 
 #: Keys of a flow, and of a link, that came after cells without a lab had been stored: key → what it is by default.
@@ -515,7 +515,8 @@ def drop_empty(content: Any) -> Any:
     return [drop_empty(item) for item in content] if isinstance(content, list | tuple) else content
 
 
-def _digest(content: Mapping[str, object]) -> str:
+def content_digest(content: Mapping[str, object]) -> str:
+    """A digest of a document, whatever the order of its keys."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
