@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from harness.engine.images.contents import Contents
     from harness.execution import App
     from harness.repro.checkout import Checkout
-    from harness.repro.equivalence import Prover
-    from harness.store.identity import Component
+    from harness.repro.equivalence import ProofAttempt, Prover
+    from harness.store.identity import Component, Ledger
 
 
 def check(
@@ -201,6 +202,13 @@ def _run_until_divergence(
 # --- `harness equivalent`.
 
 
+class Generation(StrEnum):
+    """The stored runs that a change is compared with."""
+
+    NEWEST = "newest"
+    MOST = "most"
+
+
 def equivalent(
     base: Annotated[
         str | None,
@@ -215,10 +223,13 @@ def equivalent(
     without: Annotated[
         str,
         typer.Option(
-            help="Implementations, separated by commas: cells that have one are left out.",
+            help="Implementations, or `releases`, separated by commas: cells that have one are left out.",
             autocompletion=implementations,
         ),
     ] = "",
+    against: Annotated[
+        Generation, typer.Option(help="Compare with the digests of the newest runs, or with those that most runs have.")
+    ] = Generation.NEWEST,
     share: Annotated[
         str, typer.Option("--sample", help="A share of the reference that is run beside the guard cells, as '5%'.")
     ] = "0%",
@@ -236,16 +247,12 @@ def equivalent(
     an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written. Of the compose
     engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """
-    from harness.evaluation.publish import rekey
     from harness.execution import Options
     from harness.report.progress import ProgressPrinter
-    from harness.repro.checkout import Checkout, check_out, find_base
-    from harness.repro.compose_transcript import compare_engines as prove_compose
+    from harness.repro.checkout import check_out, find_base
     from harness.repro.equivalence import Prover
-    from harness.repro.report import changed_lines, divergence_text, golden_lines, report, result_lines
+    from harness.repro.report import golden_lines, report
     from harness.repro.verify import every_run, verifiable_runs
-    from harness.store.identity import write_ledger
-    from harness.store.parquet import is_columnar
 
     if again and (base is not None or excepted or without):
         raise InputError(
@@ -267,13 +274,14 @@ def equivalent(
         prover = Prover(
             app,
             reference_runs,
-            tuple(split_words(excepted)),
-            tuple(split_words(without)),
-            parse_share(share),
-            draw,
-            options,
-            _contents(app, reference_app),
-            talk,
+            excepted=tuple(split_words(excepted)),
+            without=tuple(split_words(without)),
+            against=against.value,
+            share=parse_share(share),
+            seed=draw,
+            options=options,
+            contents=_contents(app, reference_app),
+            listen=talk,
         )
 
         @functools.cache
@@ -293,29 +301,55 @@ def equivalent(
         scratch = _attempt_folder(app.paths.state, prover)
         attempt = prover.prove(changed, scratch, lambda: checkout(*required), afresh=base is not None)
         compose = prover.changed_compose(every_run(reference_app.stored_runs), digests)
-        _print_lines(*changed_lines(attempt), *result_lines(attempt))
-        if attempt.differing:
-            console().print(divergence_text(attempt), soft_wrap=True, markup=False)
-        ledger = prover.ledger_with(attempt) if attempt.proven and attempt.changed else app.ledger
-        golden: dict[str, tuple[str, ...]] = {}
+        _print_attempt(attempt)
+        ledger = app.ledger
+        if attempt.proven and attempt.changed:
+            # At once: the other engine's base may be missing, and what was proven is proven.
+            ledger = _write_entries(app, reference, prover.ledger_with(attempt))
+        if attempt.proven:
+            shutil.rmtree(scratch, ignore_errors=True)
+        golden: Mapping[str, Sequence[str]] = {}
         if compose is not None:
-            today = Checkout(ROOT, app.paths.state, app.paths.cache)
-            golden = prove_compose(checkout((compose.component, compose.before)), today, Path(temporary) / "golden")
+            golden = _compare_compose(app, checkout((compose.component, compose.before)), Path(temporary) / "golden")
             _print_lines(*golden_lines(compose, golden))
             if not any(golden.values()):
-                ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
-    if ledger is not app.ledger:
-        write_ledger(app.ledger_file, ledger)
-        rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0
-        _print_lines(
-            f"written to {app.ledger_file}"
-            + (f"; {rekeyed} runs of {reference} have another key now" if rekeyed else "")
-        )
+                entry = prover.entry(compose, len(golden), scoped=False)
+                _write_entries(app, reference, ledger.with_entry(entry))
     if as_json:
         print_json(report(attempt) | {"golden": {name: list(lines) for name, lines in golden.items()}})
     if not attempt.proven or any(golden.values()):
         raise typer.Exit(FAILED)
-    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _print_attempt(attempt: ProofAttempt) -> None:
+    """Print what changed, how the guard cells came out, and where the first that differs diverges."""
+    from harness.repro.report import changed_lines, divergence_text, result_lines
+
+    _print_lines(*changed_lines(attempt), *result_lines(attempt))
+    if attempt.differing:
+        console().print(divergence_text(attempt), soft_wrap=True, markup=False)
+
+
+def _compare_compose(app: App, base: Checkout, scratch: Path) -> Mapping[str, Sequence[str]]:
+    """Golden lab → what this checkout's compose engine does otherwise than that of a base."""
+    from harness.repro.checkout import Checkout
+    from harness.repro.compose_transcript import compare_engines
+
+    return compare_engines(base, Checkout(ROOT, app.paths.state, app.paths.cache), scratch)
+
+
+def _write_entries(app: App, reference: Path, ledger: Ledger) -> Ledger:
+    """Write a ledger with new entries, and give the reference's runs the keys that they have by it."""
+    from harness.evaluation.publish import rekey
+    from harness.store.identity import write_ledger
+    from harness.store.parquet import is_columnar
+
+    write_ledger(app.ledger_file, ledger)
+    rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0
+    _print_lines(
+        f"written to {app.ledger_file}" + (f"; {rekeyed} runs of {reference} have another key now" if rekeyed else "")
+    )
+    return ledger
 
 
 def _prove_again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:

@@ -37,7 +37,12 @@ class Checkout:
 
     def digests(self) -> dict[Component, str]:
         """Digests of its engines, its simulator and its images. InputError where it cannot print them."""
-        completed = self.python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
+        try:
+            completed = self.python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise InputError(
+                f"{self.folder} does not say within {error.timeout:g} s what its digests are", "is the machine busy?"
+            ) from error
         if completed.returncode != 0:
             message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
             raise InputError(
@@ -59,7 +64,12 @@ class Checkout:
             for name, value in sorted(cell.parameters.items()):
                 words += ["--set", f"{name}={value}"]
             words += ["--no-figures", "--store", str(store)]
-            completed = self.python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
+            try:
+                completed = self.python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise EngineError(
+                    f"{self.folder} made no run of {cell.scenario.name} within {error.timeout:g} s"
+                ) from error
         runs = [run for key in Store(store).cell_keys() for run in Store(store).runs(key)]
         matching = [run for run in runs if run.repetition == repetition]
         if len(matching) != 1:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from harness.engine.images.contents import Contents
 from harness.errors import InputError, did_you_mean
@@ -26,6 +27,7 @@ from harness.repro.parallel_runs import run_again
 from harness.scenario.parameters import ROLES
 from harness.store.build_diff import compare_versions
 from harness.store.identity import (
+    RELEASES,
     Component,
     Equivalence,
     EquivalenceProof,
@@ -33,6 +35,7 @@ from harness.store.identity import (
     cell_identities,
     components,
     content_digest,
+    excluded_words,
     is_key,
     known_keys,
     scenario_keys,
@@ -43,6 +46,8 @@ from harness.store.provenance import commit_of
 from harness.store.results import Store
 from harness.store.run_comparison import differing_digests
 
+#: Which stored digests a change is compared with.
+Against = Literal["newest", "most"]
 #: A component that every cell has.
 _EVERYWHERE: Component = ("simulator", "sim")
 
@@ -145,6 +150,8 @@ class Prover:
     excepted: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     """Names of implementations whose cells are left out: no entry holds for them."""
+    against: Against = "newest"
+    """The stored digests to compare today's with: those of the newest runs, or those that most runs have."""
     share: float = 0.0
     """Share of the reference's cells that are run beside the guard set, from 0 to 1."""
     seed: int = 1
@@ -159,24 +166,25 @@ class Prover:
                 raise InputError(f"--except: no scenario has a key '{key}'", did_you_mean(key, known_keys()))
         names = [name for kind, name in self._stored if kind == "image"]
         for name in self.without:
-            if name not in names:
+            if name not in (*names, RELEASES):
                 raise InputError(f"--without: no stored cell has the image of '{name}'", did_you_mean(name, names))
 
     def _is_in_scope(self, cell: Cell) -> bool:
         """Whether a cell has neither an excepted key nor an implementation that is left out."""
-        left_out = {("image", name) for name in self.without}
-        return scenario_keys(cell).isdisjoint(self.excepted) and left_out.isdisjoint(components(cell))
+        return scope_words(cell).isdisjoint(excluded_words(self.excepted, self.without))
 
     def changed(self, base: Mapping[Component, str] | None = None) -> list[ChangedComponent]:
         """The components of virtual time whose digests of today are in neither the reference nor the ledger.
 
         `base`: digests of the revision to compare with. Without it these are the digests that were proven last, else
         those of the newest stored runs. InputError where no stored run has the digest of the base.
+
+        Against the digests of most runs, a component has also changed if it was stored with today's digest.
         """
         stored = self._stored
         changed = []
         for component, digest in self._today.items():
-            if component not in stored or self._is_known(component, digest, stored):
+            if component not in stored or not self._is_changed(component, digest, stored):
                 continue
             before = self._head(component, stored[component]) if base is None else base.get(component, "")
             if base is not None and not self._is_known(component, before, stored):
@@ -223,20 +231,52 @@ class Prover:
         """A digest of today's digests: an attempt of the same ones goes on with the runs that it has."""
         return content_digest({" ".join(component): digest for component, digest in self._today.items()})
 
+    def _is_changed(self, component: Component, digest: str, stored: Mapping[Component, Mapping[str, str]]) -> bool:
+        """Whether there is something to prove for today's digest of a component that has stored runs."""
+        if self.against == "newest":
+            return not self._is_known(component, digest, stored)
+        if any(item.component == component and item.digest == digest for item in self.app.ledger.entries.identities):
+            # Entries end at it, so it cannot be the same as an earlier one.
+            return False
+        return self._identity(component, digest) != self._identity(component, self._most_frequent(component))
+
+    def _identity(self, component: Component, digest: str) -> str:
+        """The identity of a digest for cells that no entry leaves out."""
+        return self.app.ledger.identity(component, digest, frozenset)
+
+    @functools.cached_property
+    def _counts(self) -> dict[Component, Counter[str]]:
+        """Component → digest → number of stored runs with it."""
+        counts: dict[Component, Counter[str]] = {}
+        for run in self.reference:
+            for component, digest in components(run.cell).items():
+                counts.setdefault(component, Counter())[digest] += 1
+        return counts
+
+    def _most_frequent(self, component: Component) -> str:
+        """A digest of the identity that most stored runs have."""
+        by_identity: Counter[str] = Counter()
+        for digest, count in self._counts[component].items():
+            by_identity[self._identity(component, digest)] += count
+        ((identity, _),) = by_identity.most_common(1)
+        return next(digest for digest in self._counts[component] if self._identity(component, digest) == identity)
+
     def _is_known(self, component: Component, digest: str, stored: Mapping[Component, Mapping[str, str]]) -> bool:
         return digest in stored.get(component, {}) or (component, digest) in self.app.ledger.by_digest
 
     def _head(self, component: Component, stored: Mapping[str, str]) -> str:
-        """The digest that was proven last to be equivalent to that of the newest stored runs; else theirs."""
-        newest = max(stored, key=lambda digest: stored[digest])
-        ledger = self.app.ledger
+        """The digest that was proven last to be equivalent to that of the runs to compare with; else theirs."""
+        if self.against == "most" and component in self._counts:
+            chosen = self._most_frequent(component)
+        else:
+            chosen = max(stored, key=lambda digest: stored[digest])
         equivalent = [
             entry.digest
-            for entry in ledger.entries.equivalences
+            for entry in self.app.ledger.entries.equivalences
             if entry.component == component
-            and ledger.identity(component, entry.digest, frozenset) == ledger.identity(component, newest, frozenset)
+            and self._identity(component, entry.digest) == self._identity(component, chosen)
         ]
-        return equivalent[-1] if equivalent else newest
+        return equivalent[-1] if equivalent else chosen
 
     def entry(
         self, item: ChangedComponent, cells: int = 1, lab_kernel: str = "", *, scoped: bool = True

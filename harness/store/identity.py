@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -62,9 +62,22 @@ def scenario_keys(cell: Cell) -> frozenset[str]:
 
 
 def scope_words(cell: Cell) -> frozenset[str]:
-    """By these an entry of the ledger can leave a cell out: scenario keys, and each implementation as `image NAME`."""
+    """By these an entry of the ledger can leave a cell out: scenario keys, and each implementation as `image NAME`.
+
+    `image releases` stands for any release of a history.
+    """
     names = {cell.client.name, cell.server.name, *cell.others}
-    return scenario_keys(cell).union(map(_image_word, names))
+    groups = {RELEASES} if any("@" in name for name in names) else set()
+    return scenario_keys(cell).union(map(_image_word, names | groups))
+
+
+#: In a scope: every release of an implementation, such as quiche@0.24.4.
+RELEASES = "releases"
+
+
+def excluded_words(keys: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """The words of `scope_words` whose cells are left out by scenario keys and names of implementations."""
+    return (*keys, *map(_image_word, names))
 
 
 def _image_word(name: str) -> str:
@@ -194,14 +207,14 @@ class Equivalence(Identity):
     except_: Annotated[tuple[str, ...], Field(alias="except")] = ()
     """Scenario keys: a cell that uses one of them is not covered."""
     without: tuple[Annotated[str, Field(pattern=NAME_OR_RELEASE)], ...] = ()
-    """Implementations: a cell that has one of them is not covered."""
+    """Implementations, or `releases`: a cell that has one of them is not covered."""
     proof: EquivalenceProof
     """What it rests on."""
 
     @property
     def excluded(self) -> tuple[str, ...]:
         """The words of `scope_words` whose cells are not covered."""
-        return (*self.except_, *map(_image_word, self.without))
+        return excluded_words(self.except_, self.without)
 
 
 class Entries(Part):

@@ -294,6 +294,35 @@ def test_an_implementation_that_is_left_out_has_to_be_run_again_and_hinders_no_o
         prover(runs, without=("gama",))
 
 
+def test_releases_are_left_out_by_a_word(prover: Any, tmp_path: Path) -> None:
+    release = implementation("alpha").model_copy(update={"name": "alpha@1.2.0"})
+    of_release = with_key(virtual().model_copy(update={"client": release}))
+    made = prover([stored(virtual(PLAIN)), stored(of_release)], without=("releases",))
+    tried = prove(made, tmp_path)
+    assert [item.stored.cell.client.name for item in tried.compared] == ["alpha"]
+    written = made.ledger_with(tried)
+    assert with_key(of_release.model_copy(update={"engine_code": "digest-1"}), written).key != of_release.key
+
+
+def test_a_change_is_compared_with_the_newest_runs_or_with_most(prover: Any, tmp_path: Path) -> None:
+    newest = with_key(virtual(PLAIN).model_copy(update={"engine_code": "digest-9"}))
+    runs = [
+        *(stored(virtual(PLAIN), repetition=number) for number in range(3)),
+        stored(newest).model_copy(update={"started_at": "2026-11-26"}),
+    ]
+    assert prover(runs).changed() == [ChangedComponent(ENGINE, "digest-9", "digest-1")]
+    assert prover(runs, against="most").changed() == [ChangedComponent(ENGINE, "digest-0", "digest-1")]
+    # Stored with today's digest: nothing is new, but most runs have another one.
+    assert prover(runs, digest="digest-9").changed() == []
+    made = prover(runs, digest="digest-9", against="most")
+    assert made.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-9")]
+    written = made.ledger_with(prove(made, tmp_path))
+    assert with_key(newest, written).key == runs[0].cell.key
+    # A digest that entries end at cannot be the same as an earlier one.
+    ended = ledger(entry("digest-8", "digest-9"))
+    assert prover(runs, ended, digest="digest-9", against="most").changed() == []
+
+
 def test_an_interrupted_attempt_has_its_folder_until_a_digest_changes(prover: Any) -> None:
     runs = [stored(virtual(PLAIN))]
     assert prover(runs).fingerprint == prover(runs).fingerprint != prover(runs, digest="digest-2").fingerprint
