@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.doe.effects import Analysis, Effect, StudySample, foreign_bases
+from harness.doe.effects import Analysis, Effect, StudySample
 from harness.doe.effects.analysis import NEGLIGIBLE_SHARE
 from harness.doe.effects.samples import ProfileSample
 from harness.doe.effects.summary import (
+    foreign_base_texts,
     format_seconds,
     is_hidden,
     is_lower_bound,
@@ -71,8 +72,8 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
 
 
 def _base_lines(sample: StudySample) -> list[Block]:
-    """The base of a study of one factor at a time, where it is not what the pair does untold."""
-    bases = [f"{name} {base} (its own: {own})" for name, (base, own) in foreign_bases(sample).items()]
+    """A paragraph that names the base of a study of one factor at a time, where it is not the pair's own."""
+    bases = foreign_base_texts(sample)
     return [Paragraph(f"Beside a base that is not the pair's own: {', '.join(bases)}.")] if bases else []
 
 
