@@ -12,7 +12,16 @@ import typer
 
 from harness.cli.consoles import annotate, console, print_document
 from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, require_linux, stall
-from harness.cli.options import AsJson, AsMarkdown, EngineChoice, Jobs, command_with, jobs_of, parse_tolerance
+from harness.cli.options import (
+    AsJson,
+    AsMarkdown,
+    EngineChoice,
+    Jobs,
+    command_with,
+    jobs_of,
+    parse_tolerance,
+    split_words,
+)
 from harness.cli.signals import FAILED, NOTHING, UNDECIDED, handle_interrupts
 from harness.cli.site import NightFolders, read_nights, write_site
 from harness.cli.stored import StoredArguments
@@ -156,7 +165,7 @@ def _parameter_names(words: str) -> tuple[str, ...]:
     """The parameters of --across: client.ack_ratio, and for ack_ratio those of both roles."""
     from harness.planning.sweep import dimensions, full_names, is_dimension
 
-    names = [word.strip() for word in words.split(",") if word.strip()]
+    names = split_words(words)
     for name in names:
         if not is_dimension(name):
             raise InputError(f"--across {name}: there is no such parameter", did_you_mean(name, dimensions()))

@@ -303,13 +303,16 @@ def _parse_values(option: str, name: str, text: str, once: bool) -> list[str]:
     return values
 
 
+def split_words(text: str) -> list[str]:
+    """The words of an option's value, separated by commas, each once."""
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
 def parse_outcomes(text: str) -> frozenset[str]:
     """Value of --retry: outcomes, separated by commas."""
     from harness.outcome import Status
 
-    return frozenset(
-        require_choice("--retry", word.strip(), get_args(Status)) for word in text.split(",") if word.strip()
-    )
+    return frozenset(require_choice("--retry", word, get_args(Status)) for word in split_words(text))
 
 
 def parse_repetitions(text: str | None) -> int | UntilDecided | None:

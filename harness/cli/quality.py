@@ -30,6 +30,7 @@ from harness.cli.options import (
     jobs_of,
     request_of,
     select_implementations,
+    split_words,
 )
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, handle_interrupts
 from harness.errors import InputError
@@ -211,6 +212,13 @@ def equivalent(
     excepted: Annotated[
         str, typer.Option("--except", help="Scenario keys, separated by commas: cells that use one are left out.")
     ] = "",
+    without: Annotated[
+        str,
+        typer.Option(
+            help="Implementations, separated by commas: cells that have one are left out.",
+            autocompletion=implementations,
+        ),
+    ] = "",
     share: Annotated[
         str, typer.Option("--sample", help="A share of the reference that is run beside the guard cells, as '5%'.")
     ] = "0%",
@@ -239,8 +247,10 @@ def equivalent(
     from harness.store.identity import write_ledger
     from harness.store.parquet import is_columnar
 
-    if again and (base is not None or excepted):
-        raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
+    if again and (base is not None or excepted or without):
+        raise InputError(
+            "--again with --base, --except or --without", "an entry is proven again as it stands in the ledger"
+        )
     app, reference_app = open_app(), open_app(reference)
     reference_runs = verifiable_runs(reference_app.stored_runs)
     if not reference_runs:
@@ -248,7 +258,6 @@ def equivalent(
     options = Options(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    keys = tuple(dict.fromkeys(key.strip() for key in excepted.split(",") if key.strip()))
     with (
         ProgressPrinter(console()) as talk,
         handle_interrupts(talk.interrupted, app.kill_all),
@@ -256,7 +265,15 @@ def equivalent(
         tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as temporary,
     ):
         prover = Prover(
-            app, reference_runs, keys, parse_share(share), draw, options, _contents(app, reference_app), talk
+            app,
+            reference_runs,
+            tuple(split_words(excepted)),
+            tuple(split_words(without)),
+            parse_share(share),
+            draw,
+            options,
+            _contents(app, reference_app),
+            talk,
         )
 
         @functools.cache

@@ -36,6 +36,7 @@ from harness.store.identity import (
     is_key,
     known_keys,
     scenario_keys,
+    scope_words,
     today_iso,
 )
 from harness.store.provenance import commit_of
@@ -88,6 +89,8 @@ class ProofAttempt:
     changed: tuple[ChangedComponent, ...]
     excepted: tuple[str, ...]
     """Scenario keys whose cells were left out."""
+    without: tuple[str, ...] = ()
+    """Implementations whose cells were left out."""
     compared: tuple[GuardComparison, ...] = ()
     other_labs: tuple[Run, ...] = ()
     """Cells in scope that compile to another lab today: they were not run."""
@@ -96,7 +99,7 @@ class ProofAttempt:
     unproven: tuple[ChangedComponent, ...] = ()
     """Components that no guard cell has: images, which then get no entry; an engine or a simulator ends the attempt."""
     excluded_cells: int = 0
-    """Number of reference cells that use one of the excepted keys, and keep their digests."""
+    """Number of reference cells that use one of the excepted keys or implementations, and keep their digests."""
     suggestion: tuple[str, ...] = ()
     """Scenario keys that all differing cells use, and no other."""
     why_no_base: str = ""
@@ -140,6 +143,8 @@ class Prover:
     reference: Sequence[Run]
     """Runs of virtual time whose captures are known (`harness.repro.verify.verifiable_runs`)."""
     excepted: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    """Names of implementations whose cells are left out: no entry holds for them."""
     share: float = 0.0
     """Share of the reference's cells that are run beside the guard set, from 0 to 1."""
     seed: int = 1
@@ -152,6 +157,15 @@ class Prover:
         for key in self.excepted:
             if not is_key(key):
                 raise InputError(f"--except: no scenario has a key '{key}'", did_you_mean(key, known_keys()))
+        names = [name for kind, name in self._stored if kind == "image"]
+        for name in self.without:
+            if name not in names:
+                raise InputError(f"--without: no stored cell has the image of '{name}'", did_you_mean(name, names))
+
+    def _is_in_scope(self, cell: Cell) -> bool:
+        """Whether a cell has neither an excepted key nor an implementation that is left out."""
+        left_out = {("image", name) for name in self.without}
+        return scenario_keys(cell).isdisjoint(self.excepted) and left_out.isdisjoint(components(cell))
 
     def changed(self, base: Mapping[Component, str] | None = None) -> list[ChangedComponent]:
         """The components of virtual time whose digests of today are in neither the reference nor the ledger.
@@ -235,7 +249,7 @@ class Prover:
         commit = commit_of(self.app.paths.root)
         proof = EquivalenceProof(cells=cells, commit=commit, date=today_iso(), lab_kernel=lab_kernel)
         content: dict[str, object] = {"kind": kind, "name": name, "digest": item.today, "same_as": item.before}
-        content |= {"except": self.excepted} if scoped else {}
+        content |= {"except": self.excepted, "without": self.without} if scoped else {}
         return Equivalence.model_validate({**content, "proof": proof})
 
     def ledger_with(self, attempt: ProofAttempt) -> Ledger:
@@ -265,7 +279,7 @@ class Prover:
             run
             for run in self.reference
             if any(component in named for component in components(run.cell))
-            and scenario_keys(run.cell).isdisjoint(self.excepted)
+            and self._is_in_scope(run.cell)
             and self._is_of_today(run.cell, today, ledger)
         ]
         runs = self._sets(named, stored)
@@ -288,7 +302,7 @@ class Prover:
     def _is_of_today(cell: Cell, today: Mapping[Component, str], ledger: Ledger) -> bool:
         """Whether every component of a stored cell has the same identity as today's digest, under this ledger."""
         return all(
-            component in today and ledger.identity(component, today[component], lambda: scenario_keys(cell)) == identity
+            component in today and ledger.identity(component, today[component], lambda: scope_words(cell)) == identity
             for component, identity in cell_identities(cell, ledger).items()
         )
 
@@ -309,6 +323,7 @@ class Prover:
         attempt = ProofAttempt(
             tuple(changed),
             self.excepted,
+            self.without,
             other_labs=tuple(other_labs),
             unproven=self._untouched(changed, runs),
             uncovered=_uncovered_features(other_labs, runs),
@@ -351,6 +366,7 @@ class Prover:
             entry: ProofAttempt(
                 (),
                 entry.except_,
+                entry.without,
                 tuple(by_name[run.name] for run in runs if run.name in by_name),
                 # A cell that compiles to another lab proves nothing. It is reported where an entry has no others.
                 tuple(run for run in runs if run.name in changed_labs and changed_labs >= {run.name for run in runs}),
@@ -432,7 +448,7 @@ class Prover:
 
     def _count_excluded(self) -> int:
         keys = {run.cell.key: run.cell for run in self.reference}
-        return sum(not scenario_keys(cell).isdisjoint(self.excepted) for cell in keys.values())
+        return sum(not self._is_in_scope(cell) for cell in keys.values())
 
 
 def _uncovered_features(other_lab_runs: Iterable[Run], runs: Iterable[Run]) -> tuple[str, ...]:

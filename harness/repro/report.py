@@ -35,7 +35,7 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
     if attempt.is_hopeless:
         yield from (f"{item.text} is in no cell that could be run: nothing was written" for item in attempt.unproven)
     else:
-        yield from _limited_lines("no entry, for no cell could be run", [item.text for item in attempt.unproven])
+        yield from _limited_lines("no entry, for no guard cell has it", [item.text for item in attempt.unproven])
     if attempt.undecided:
         text = _contents_text(len(attempt.undecided), attempt.undecided[0])
         yield f"{text}, and no base could run them: nothing was written; name one with --base ({attempt.why_no_base})"
@@ -43,10 +43,9 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
         yield from _differing_lines(attempt)
     elif attempt.proven and attempt.changed:
         scope = ""
-        if attempt.excepted:
-            scope = (
-                f", but for cells that use {', '.join(attempt.excepted)} ({attempt.excluded_cells} of the reference)"
-            )
+        if attempt.excepted or attempt.without:
+            left_out = ", ".join([*attempt.excepted, *attempt.without])
+            scope = f", but for cells that use {left_out} ({attempt.excluded_cells} of the reference)"
         yield (
             f"the same bytes in {format_count(len(attempt.compared), 'guard cell')}: the digests are the same "
             f"thing{scope}"
@@ -168,6 +167,7 @@ def report(attempt: ProofAttempt) -> dict[str, Any]:
             for item in attempt.changed
         ],
         "except": list(attempt.excepted),
+        "without": list(attempt.without),
         "outside": attempt.excluded_cells,
         **_cells(attempt),
         "unproven": [item.text for item in attempt.unproven],

@@ -61,6 +61,17 @@ def scenario_keys(cell: Cell) -> frozenset[str]:
     return _keys_of_scenario(cell.scenario).union(cell.parameters)
 
 
+def scope_words(cell: Cell) -> frozenset[str]:
+    """By these an entry of the ledger can leave a cell out: scenario keys, and each implementation as `image NAME`."""
+    names = {cell.client.name, cell.server.name, *cell.others}
+    return scenario_keys(cell).union(map(_image_word, names))
+
+
+def _image_word(name: str) -> str:
+    """An implementation in a scope. No key of a scenario has a space."""
+    return f"image {name}"
+
+
 @once_per_object
 def _keys_of_scenario(scenario: Scenario) -> frozenset[str]:
     return frozenset(_keys(scenario))
@@ -140,7 +151,7 @@ Kind = Literal["engine", "simulator", "image"]
 #: A kind and a name: ("engine", "virtual"), ("simulator", "sim"), ("image", "quiche").
 Component = tuple[Kind, str]
 Digest = Annotated[str, Field(pattern=r"^\S{8,200}$")]
-#: An entry without its proof, as a store notes it: kind, name, digest, same_as, and the keys of its scope.
+#: An entry without its proof, as a store notes it: kind, name, digest, same_as, and the scope's words.
 Link = tuple[str, ...]
 
 
@@ -182,12 +193,15 @@ class Equivalence(Identity):
     """The digest that it behaves as: an identity, or that of another entry."""
     except_: Annotated[tuple[str, ...], Field(alias="except")] = ()
     """Scenario keys: a cell that uses one of them is not covered."""
+    without: tuple[Annotated[str, Field(pattern=NAME_OR_RELEASE)], ...] = ()
+    """Implementations: a cell that has one of them is not covered."""
     proof: EquivalenceProof
     """What it rests on."""
 
-    def covers(self, keys: frozenset[str]) -> bool:
-        """Whether it holds for a cell that uses those scenario keys."""
-        return keys.isdisjoint(self.except_)
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The words of `scope_words` whose cells are not covered."""
+        return (*self.except_, *map(_image_word, self.without))
 
 
 class Entries(Part):
@@ -210,20 +224,20 @@ class Ledger:
     """Where in the file an entry stands."""
     by_digest: Mapping[tuple[Component, str], Equivalence] = field(default_factory=dict)
 
-    def chain(self, component: Component, digest: str, keys: Callable[[], frozenset[str]]) -> Iterator[Equivalence]:
+    def chain(self, component: Component, digest: str, words: Callable[[], frozenset[str]]) -> Iterator[Equivalence]:
         """The entries from a digest to the identity that a cell with it is stored under.
 
-        `keys`: the cell's scenario keys. It is called only where an entry has a scope.
+        `words`: the cell's `scope_words`. It is called only where an entry leaves cells out.
         """
         while (entry := self.by_digest.get((component, digest))) is not None:
-            if entry.except_ and not entry.covers(keys()):
+            if entry.excluded and not words().isdisjoint(entry.excluded):
                 return
             yield entry
             digest = entry.same_as
 
-    def identity(self, component: Component, digest: str, keys: Callable[[], frozenset[str]]) -> str:
+    def identity(self, component: Component, digest: str, words: Callable[[], frozenset[str]]) -> str:
         """The digest that a cell's results are stored under; `digest` itself where no entry covers the cell."""
-        for entry in self.chain(component, digest, keys):
+        for entry in self.chain(component, digest, words):
             digest = entry.same_as
         return digest
 
@@ -232,10 +246,10 @@ class Ledger:
         entries: list[Equivalence] = []
         for component, digest in components(stored).items():
             digests = digest, today.get(component, digest)
-            identities = {self.identity(component, side, lambda: scenario_keys(stored)) for side in digests}
+            identities = {self.identity(component, side, lambda: scope_words(stored)) for side in digests}
             if len(identities) > 1:
                 return []
-            sides = [list(self.chain(component, side, lambda: scenario_keys(stored))) for side in digests]
+            sides = [list(self.chain(component, side, lambda: scope_words(stored))) for side in digests]
             entries += [entry for entry in (*sides[0], *sides[1]) if (entry in sides[0]) != (entry in sides[1])]
         return entries
 
@@ -255,7 +269,7 @@ class Ledger:
     @property
     def links(self) -> tuple[Link, ...]:
         """The fields of the ledger that keys depend on: kind, name, digest, equal digest, and scope."""
-        return tuple((e.kind, e.name, e.digest, e.same_as, *e.except_) for e in self.entries.equivalences)
+        return tuple((e.kind, e.name, e.digest, e.same_as, *e.excluded) for e in self.entries.equivalences)
 
     def affected(self, before: Sequence[Link]) -> set[str]:
         """Digests whose identity may differ from that by the links of an earlier ledger."""
@@ -289,7 +303,7 @@ def components(cell: Cell) -> dict[Component, str]:
 def cell_identities(cell: Cell, ledger: Ledger) -> dict[Component, str]:
     """The components of a cell's runs: component → the identity that its results are stored under."""
     return {
-        component: ledger.identity(component, digest, lambda: scenario_keys(cell))
+        component: ledger.identity(component, digest, lambda: scope_words(cell))
         for component, digest in components(cell).items()
     }
 
@@ -368,6 +382,7 @@ def write_ledger(file: Path, ledger: Ledger) -> None:
         lines += [f"  - kind: {entry.kind}", f"    name: {entry.name}", f"    digest: {_text(entry.digest)}"]
         lines += [f"    same_as: {_text(entry.same_as)}"]
         lines += [f"    except: [{', '.join(map(_text, entry.except_))}]"] if entry.except_ else []
+        lines += [f"    without: [{', '.join(map(_text, entry.without))}]"] if entry.without else []
         lines += [f"    proof: {_flow(entry.proof)}"]
     unfinished = file.with_suffix(".new")
     unfinished.write_text("\n".join(lines) + "\n")

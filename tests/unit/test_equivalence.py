@@ -264,11 +264,34 @@ def test_an_image_that_no_cell_has_gets_no_entry_and_hinders_no_other(prover: An
     tried = prove(made, tmp_path)
     assert tried.proven
     assert [entry.component for entry in made.ledger_with(tried).entries.equivalences] == [ENGINE]
-    assert next(result_lines(tried)) == "no entry, for no cell could be run: the image gamma"
+    assert next(result_lines(tried)) == "no entry, for no guard cell has it: the image gamma"
     # Alone it would be all that there is to prove.
     tried = prove(prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"}, digest="digest-0"), tmp_path)
     assert not tried.proven
     assert list(result_lines(tried)) == ["the image gamma is in no cell that could be run: nothing was written"]
+
+
+def test_an_implementation_that_is_left_out_has_to_be_run_again_and_hinders_no_other(
+    prover: Any, tmp_path: Path
+) -> None:
+    runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING, "gamma", "beta"))]
+    new_image = {"gamma": "image-digest-1"}
+    assert not prove(prover(runs, differs=["test/changing"], images=new_image), tmp_path).proven
+    made = prover(runs, differs=["test/changing"], images=new_image, without=("gamma",))
+    tried = prove(made, tmp_path)
+    assert tried.proven
+    assert [item.stored.cell.scenario.name for item in tried.compared] == ["test/plain"]
+    written = made.ledger_with(tried)
+    (added,) = written.entries.equivalences
+    assert (added.component, added.without) == (ENGINE, ("gamma",))
+    assert list(result_lines(tried))[-1].endswith("but for cells that use gamma (1 of the reference)")
+    assert report(tried)["without"] == ["gamma"]
+    # Today's cells of the one that was left out have the new digest; all others keep their key.
+    plain, changing = (run.cell.model_copy(update={"engine_code": "digest-1"}) for run in runs)
+    assert with_key(plain, written).key == with_key(runs[0].cell, written).key
+    assert with_key(changing, written).key != with_key(runs[1].cell, written).key
+    with pytest.raises(InputError, match="--without: no stored cell has the image of 'gama'"):
+        prover(runs, without=("gama",))
 
 
 def test_an_interrupted_attempt_has_its_folder_until_a_digest_changes(prover: Any) -> None:
