@@ -191,7 +191,7 @@ class Tour:
         figures = []
         for _ in range(2):
             head.click()
-            figures.append([text.split()[0] for text in self.texts("#list tbody td:nth-child(7)")])
+            figures.append([text.split()[0] for text in self.texts("#list tbody td.figure")])
         self.seen["sorted"] = figures
         self.seen["aria_sort"] = self.find("th[data-sort=figure]").get_attribute("aria-sort")
         self.seen["sort_address"] = self.hash()
