@@ -14,7 +14,7 @@ import typer
 
 from harness.cli.completion import implementations
 from harness.cli.consoles import console, print_document, print_json
-from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall, store_folder
+from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, stall, store_folder
 from harness.cli.options import (
     AsJson,
     EngineChoice,
@@ -33,6 +33,7 @@ from harness.cli.options import (
     split_words,
 )
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, handle_interrupts
+from harness.cli.workspace import ROOT
 from harness.errors import InputError
 
 if TYPE_CHECKING:
