@@ -43,6 +43,7 @@ from tools.reference.readme import (
 from tools.reference.scenario_page import scenario_page
 from tools.reference.study_pages import claims, figures, study_page, study_page_names
 from tools.reference.study_pages import drawings as study_drawings
+from tools.reference.terminal_page import terminal_picture
 from tools.reference.validation import read_session, with_validation
 
 #: Makes the text of a file.
@@ -137,6 +138,7 @@ def _result_pages(app: App) -> dict[Path, Text]:
     return {
         readme: lambda: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results()), known()),
         page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results())),
+        root / "docs" / "figures" / "terminal.svg": lambda: terminal_picture(results()),
         root / "results" / "reference" / "README.md": lambda: reference_page(results()),
         root / "docs" / "histories.md": lambda: histories_page(app.catalogue, every_result(), drawn()),
         root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results()),
