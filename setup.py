@@ -1,4 +1,4 @@
-"""Puts the scenarios, the recipes of the images and the ledger into the package, as `harness/shipped`.
+"""Puts the scenarios, the recipes of the images and the ledger into the package, in its folder `shipped`.
 
 A checkout reads them where they lie. An installed program reads its own copy (`harness.cli.workspace`). All else about
 the project is in pyproject.toml.

@@ -233,7 +233,7 @@ def equivalent(
 ) -> None:
     """Prove that a change of code, of the simulator or of an image keeps the behaviour, and keep the stored results.
 
-    Guard cells are run in virtual time. Where all give the bytes that they gave before, results/equivalences.yaml gets
+    Guard cells are run in virtual time. If all give the bytes that they gave before, results/equivalences.yaml gets
     an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written. Of the compose
     engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """

@@ -1,7 +1,7 @@
 """Workspaces: folders with scenarios, images and results of your own, beside those that the program has.
 
 A checkout needs none: it is one. A program that was installed (`pip install .`) has the scenarios and recipes of the
-checkout that it was built from, in `harness/shipped`, and changes nothing there.
+checkout that it was built from, in its folder `shipped`, and changes nothing there.
 """
 
 from __future__ import annotations

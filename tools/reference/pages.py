@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from harness.catalogue import json_schema
+from harness.cli.entry import program
 from harness.doe.interventions import Explained, stored_explanations, trial_keys
 from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
@@ -27,6 +28,7 @@ from harness.topology import Lab, build_lab, sim_plan
 from tools.reference.by_hand import open_cell
 from tools.reference.campaign import Reference
 from tools.reference.changed import changed, changed_page
+from tools.reference.commands_page import commands_page
 from tools.reference.histories_page import histories_page, history_figures
 from tools.reference.interop_page import interop_page
 from tools.reference.plots_page import plots_page
@@ -75,6 +77,7 @@ def _model_pages(app: App) -> dict[Path, Text]:
         root / "scenarios" / "schema.json": lambda: json_schema(Scenario),
         root / "images" / "schema.json": lambda: json_schema(Implementation),
         root / "docs" / "metrics.md": metrics_page,
+        root / "docs" / "commands.md": lambda: commands_page(program()),
         root / "docs" / "plots.md": lambda: plots_page(_figures()),
         root / "docs" / "scenario.md": lambda: _scenario_page(app),
         root / "compose" / "lab.yaml": lambda: compose_text(lab()),
