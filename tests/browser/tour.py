@@ -284,17 +284,19 @@ class Tour:
             "series": self.cells["series"], "implementation": "implementations/curl.html",
             "implementations": "implementations/index.html", "studies": "studies/index.html",
             "study": "studies/in_sequence_satellite.html", "metrics": "studies/metrics.html", "qlog": "stored/qlog.html",
-            "interop": "interop.html",
+            "interop": "interop.html", "changes": "night/changes.html", "trend": "night/trend.html",
         }  # fmt: skip
         faults, wide, spent = {}, [], {}
         for name, place in pages.items():
             # The same style colours them all.
             for dark in (
-                (False, True) if name in ("overview", "cell", "series", "implementations", "study") else (False,)
+                (False, True)
+                if name in ("overview", "cell", "series", "implementations", "study", "changes", "trend")
+                else (False,)
             ):
                 self.look(DESK, dark=dark)
                 self.open(place)
-                if name == "series":
+                if name in ("series", "trend"):
                     self.until(lambda driver: self.all("figure.vega svg"), "a figure")
                 begin, which = time.monotonic(), f"{name} {'dark' if dark else 'light'}"
                 faults[which] = self.faults(colours=dark)
