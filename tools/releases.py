@@ -28,7 +28,8 @@ from typer.main import get_command
 
 from harness.catalogue.releases import is_current, read_releases
 from harness.cli.entry import create_program, run_program
-from harness.cli.environment import ROOT, open_app
+from harness.cli.environment import open_app
+from harness.cli.workspace import ROOT
 from harness.engine.images.build import Build, Images, apply_patch
 from harness.errors import EngineError, InputError
 from harness.scenario.schema import RELEASES_FILE, RELEASES_FOLDER, Implementation, Release, Version, Versions

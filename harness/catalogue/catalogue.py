@@ -238,7 +238,7 @@ class _WithoutFolders(Mapping[str, Implementation]):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The scenarios and implementations below a root folder."""
+    """The scenarios and implementations below a root folder, and those of a workspace beside them."""
 
     root: Path
     manifests: tuple[Path, ...] = ()
@@ -247,35 +247,53 @@ class Catalogue:
     """Checks of a scenario that need the metrics (`harness.analysis.metrics.objectives`)."""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     """Name of an implementation, or of a release → image that replaces its own; the rest of the manifest applies."""
+    workspace: Path | None = None
+    """Another folder with scenarios/ and images/ of its own."""
+
+    @property
+    def _roots(self) -> list[Path]:
+        return [self.root, *([self.workspace] if self.workspace is not None else [])]
 
     def scenario_files(self) -> list[Path]:
-        """All scenario files, sorted by path."""
-        return sorted((self.root / SCENARIOS).rglob("*.yaml"))
+        """All scenario files, sorted by path; those of the workspace follow."""
+        return [file for root in self._roots for file in sorted((root / SCENARIOS).rglob("*.yaml"))]
 
     def scenario_name(self, file: Path) -> str:
         """Name of a scenario: the path of its file below scenarios/ without the suffix."""
         resolved = file.resolve()
-        name = resolved.relative_to(self._base) if resolved.is_relative_to(self._base) else Path(resolved.name)
-        return str(name.with_suffix(""))
+        base = next((folder for folder in self._bases if resolved.is_relative_to(folder)), resolved.parent)
+        return str(resolved.relative_to(base).with_suffix(""))
 
     @cached_property
     def _files_by_name(self) -> dict[str, Path]:
-        """The scenarios below the root, looked for once."""
-        return {self.scenario_name(file): file for file in self.scenario_files()}
+        """The scenarios below the root and of the workspace, looked for once. InputError for two of one name."""
+        files: dict[str, Path] = {}
+        for file in self.scenario_files():
+            name = self.scenario_name(file)
+            if files.setdefault(name, file) != file:
+                raise InputError(
+                    f"{file}: the name '{name}' is that of {files[name]}", "rename your file, or its folder"
+                )
+        return files
+
+    def require_own_names(self) -> None:
+        """InputError where two scenarios have the same name: one of the root folder, and one of the workspace."""
+        _ = self._files_by_name
 
     def outside_file(self, name: str) -> str:
         """The file that this process read a scenario from, where its name alone finds none; else empty."""
         file = next((file for file, (scenario, _) in self._scenarios.items() if scenario.name == name), None)
-        inside = file is None or file.resolve().is_relative_to(self._base)
-        return "" if inside else str(file)
+        if file is None or any(file.resolve().is_relative_to(folder) for folder in self._bases):
+            return ""
+        return str(file)
 
     def manifests_of(self, names: Collection[str]) -> list[Path]:
         """The manifests outside images/ that these implementations come from."""
         return [file for file in self.manifests if self.manifest(file)[0].name in names]
 
     @cached_property
-    def _base(self) -> Path:
-        return (self.root / SCENARIOS).resolve()
+    def _bases(self) -> list[Path]:
+        return [(root / SCENARIOS).resolve() for root in self._roots]
 
     def scenario(self, file: Path) -> Scenario:
         """Load a scenario file, once. Raises InputError, also for unknown implementations."""
@@ -476,8 +494,9 @@ class Catalogue:
         )
 
     def implementation_files(self) -> list[Path]:
-        """All image.yaml files, sorted by path; those of `manifests` follow."""
-        return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
+        """All image.yaml files, sorted by path; those of the workspace and of `manifests` follow."""
+        own = [file for root in self._roots for file in sorted((root / IMAGES).glob(f"*/{MANIFEST}"))]
+        return [*own, *self.manifests]
 
     def implementations(self) -> Contestants:
         """Name → (implementation, folder of its manifest), read once. InputError if two have the same name.

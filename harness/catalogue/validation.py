@@ -34,6 +34,7 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
         attempt(lambda file=file: catalogue.scenario(file))  # type: ignore[misc]
     for file in catalogue.implementation_files():
         attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
+    attempt(catalogue.require_own_names)
     if not problems:
         attempt(catalogue.implementations)
         problems += _duplicate_colours(catalogue)

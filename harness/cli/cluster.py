@@ -13,7 +13,7 @@ from harness.cli.options import ClusterTls
 from harness.cli.signals import FAULT
 from harness.errors import InputError
 
-cluster = typer.Typer(no_args_is_help=True, help="What a cluster of workers takes: certificates, a scheduler.")
+cluster = typer.Typer(no_args_is_help=True, help="Prepare a cluster of workers: certificates, a scheduler.")
 
 
 @cluster.command("tls")

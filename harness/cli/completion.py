@@ -13,8 +13,9 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from harness.cli.environment import ROOT
+from harness.cli.workspace import ROOT, find_workspace
 
 #: Characters of our words at which Bash ends a word (COMP_WORDBREAKS).
 _BREAKS = ("=", ":")
@@ -22,8 +23,10 @@ _BREAKS = ("=", ":")
 
 def scenarios(incomplete: str) -> list[str]:
     """Scenarios, and folders of scenarios."""
-    folder = ROOT / "scenarios"
-    names = sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.yaml"))
+    folders = [root / "scenarios" for root in _roots()]
+    names = sorted(
+        str(file.relative_to(folder).with_suffix("")) for folder in folders for file in folder.rglob("*.yaml")
+    )
     families = sorted({name.rpartition("/")[0] for name in names} - {""})
     return _starting_with(incomplete, [*families, *names])
 
@@ -61,7 +64,7 @@ def outcomes(incomplete: str) -> list[str]:
 
 def figures(incomplete: str) -> list[str]:
     """Figures, separated by commas. They are found by their decorators, since an import would take seconds."""
-    files = sorted((ROOT / "harness" / "report" / "plots").glob("*.py"))
+    files = sorted((Path(__file__).parents[1] / "report" / "plots").glob("*.py"))
     pattern = re.compile(r"^@plot\w*\((?:.|\n)*?^def (\w+)\(", re.MULTILINE)
     return _complete_last(incomplete, sorted(name for file in files for name in pattern.findall(file.read_text())))
 
@@ -77,7 +80,12 @@ def kinds(incomplete: str) -> list[str]:
 
 
 def _implementations() -> list[str]:
-    return sorted(file.parent.name for file in (ROOT / "images").glob("*/image.yaml"))
+    return sorted(file.parent.name for root in _roots() for file in (root / "images").glob("*/image.yaml"))
+
+
+def _roots() -> list[Path]:
+    workspace = find_workspace()
+    return [ROOT, *([workspace] if workspace is not None else [])]
 
 
 def _names(incomplete: str) -> list[str]:
@@ -109,7 +117,7 @@ def _values(name: str) -> list[str]:
     roles = [role for role in ROLES if f"{role}." in name] or ROLES
     value_sets = (
         setting.values or ()
-        for implementation, _ in Catalogue(ROOT).implementations().values()
+        for implementation, _ in Catalogue(ROOT, workspace=find_workspace()).implementations().values()
         for role in roles
         if (setting := implementation.setting(role, field_name)) is not None
     )

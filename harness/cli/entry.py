@@ -24,7 +24,7 @@ from typer.main import get_command
 from harness.cli.cluster import cluster
 from harness.cli.completion import join_split_words
 from harness.cli.consoles import print_error, print_text
-from harness.cli.environment import ROOT, require_linux, version
+from harness.cli.environment import require_linux, state_folder, version
 from harness.cli.gate import gate
 from harness.cli.images import images
 from harness.cli.inspect import explain, lab, list_, schema, validate
@@ -36,6 +36,7 @@ from harness.cli.report import reports
 from harness.cli.results import compare, judge, measure, merge, plot
 from harness.cli.run import plan, reach, run, why
 from harness.cli.signals import CLOSED_PIPE, FAULT, INTERRUPTED, MET, raise_on_signal
+from harness.cli.workspace import init, require_checkout, require_workspace
 from harness.errors import HarnessError, InputError, describe_error, did_you_mean, disk_error
 
 # --- An unexpected exception: one line for people, and a log with its traceback.
@@ -44,9 +45,9 @@ from harness.errors import HarnessError, InputError, describe_error, did_you_mea
 def fault_error(error: Exception) -> HarnessError:
     """The error for an unexpected exception. Its traceback goes into a file."""
     message = f"the harness itself failed: {describe_error(error)}"
-    file = ROOT / ".state" / f"fault-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    file = state_folder() / f"fault-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     try:
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join([f"{shlex.join(sys.argv)}\n\n", *traceback.format_exception(error)]))
     except OSError:
         return HarnessError(message, "HARNESS_DEBUG=1 shows where")
@@ -142,6 +143,7 @@ def silence_output() -> None:
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
+    "init": init,
     "list": list_,
     "images": images,
     "validate": validate,
@@ -230,6 +232,9 @@ class _OrderedCommands(CommandGroup):
         """Refuse at once what this machine cannot do."""
         if args[0] in LINUX_COMMANDS and not {"-h", "--help"}.intersection(args):
             require_linux(args[0])
+            require_workspace(args[0])
+            if args[0] == "equivalent" or (args[0] == "verify" and "--reference" not in " ".join(args)):
+                require_checkout(args[0])
         return super().resolve_command(ctx, args)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.cli.consoles import print_warning
+from harness.cli.workspace import IS_INSTALLED, MARK, ROOT, find_workspace, user_folder
 from harness.errors import EngineError, InputError
 
 if TYPE_CHECKING:
@@ -19,14 +20,38 @@ if TYPE_CHECKING:
 
 Quantity = TypeVar("Quantity")
 
-ROOT = Path(__file__).resolve().parents[2]
 #: The runs behind the repository's own pages.
 REFERENCE = ROOT / "results" / "reference"
 
 
 def store_folder(*parts: str) -> Path:
-    """HARNESS_STORE: the folder of the results, or a path below it; results/ of the checkout without."""
-    return Path(os.environ.get("HARNESS_STORE") or ROOT / "results").joinpath(*parts)
+    """HARNESS_STORE: the folder of the results, or a path below it; results/ of the workspace or checkout without."""
+    return Path(os.environ.get("HARNESS_STORE") or home_folder() / "results").joinpath(*parts)
+
+
+def home_folder() -> Path:
+    """The folder of results/: the workspace, else the checkout; the working directory for an installed program."""
+    return find_workspace() or (Path.cwd() if IS_INSTALLED else ROOT)
+
+
+def state_folder() -> Path:
+    """HARNESS_STATE: logs of builds, and what is kept from command to command; below `home_folder` without.
+
+    An installed program outside a workspace has a folder of the user's.
+    """
+    if text := os.environ.get("HARNESS_STATE"):
+        return Path(text)
+    workspace = find_workspace()
+    if workspace is not None:
+        return workspace / MARK
+    return user_folder("XDG_STATE_HOME", ".local/state") if IS_INSTALLED else ROOT / ".state"
+
+
+def cache_folder() -> Path:
+    """HARNESS_CACHE: served files and exported images; .cache of the checkout without, or a folder of the user's."""
+    if text := os.environ.get("HARNESS_CACHE"):
+        return Path(text)
+    return user_folder("XDG_CACHE_HOME", ".cache") if IS_INSTALLED else ROOT / ".cache"
 
 
 def version() -> str:
@@ -51,20 +76,28 @@ def open_app(
     stand_ins: Mapping[str, str] | None = None,
     origin: str = "",
 ) -> App:
-    """The checkout, with a store, additional implementations, and images that replace those of implementations.
+    """The program's files and the workspace, with a store, additional implementations, and replacements of images.
 
     `store`: that of HARNESS_STORE without. `origin`: a registry to pull images from; that of HARNESS_REGISTRY without.
     """
     from harness.derived import DERIVED
     from harness.execution import App, CheckoutPaths
 
-    state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
-    cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+    state, workspace = state_folder(), find_workspace()
     DERIVED.keep_in(state / "derived.json")
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
     return App(
-        CheckoutPaths(ROOT, store or store_folder(), state, cache, host_cpu(), cache_limit(), origin or registry()),
+        CheckoutPaths(
+            ROOT,
+            store or store_folder(),
+            state,
+            cache_folder(),
+            host_cpu(),
+            cache_limit(),
+            origin or registry(),
+            workspace,
+        ),
         manifests or [],
         print_warning,
         stand_ins or {},

@@ -110,7 +110,7 @@ def gate(asking: GateArguments) -> None:
     """Compare stored runs with a baseline, figure by figure: same, better, worse, new, gone, or cannot tell, and why.
 
     The exit code is 1 when something is worse, or other though its bits are the same, and nobody has accepted it; 5
-    when there is nothing to compare. Where GITHUB_ACTIONS is set, each such cell is annotated.
+    when there is nothing to compare. With GITHUB_ACTIONS each such cell is annotated.
     """
     from harness.evaluation.regression.baseline import write_changed_cells
     from harness.report import gate as view

@@ -12,6 +12,7 @@ from harness.cli.consoles import console, print_document, print_error
 from harness.cli.environment import open_app, registry
 from harness.cli.options import AsJson, Manifests, select_implementations
 from harness.cli.signals import FAILED, INFRASTRUCTURE, handle_interrupts
+from harness.cli.workspace import require_checkout
 from harness.errors import InputError, disk_error
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def images(
 
     target = registry("--push", push)
     app = open_app(manifests=manifest, origin=registry("--from", origin))
+    if record or container:
+        require_checkout("images --record" if record else "images --container")
     if check or record or sbom is not None:
         if target or container:
             raise InputError("--push and --container go with none of --check, --record, --sbom", "give two commands")

@@ -15,7 +15,7 @@ import typer
 
 from harness.cli.completion import implementations
 from harness.cli.consoles import console, print_document, print_json
-from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall, store_folder
+from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, stall, store_folder
 from harness.cli.options import (
     AsJson,
     EngineChoice,
@@ -34,6 +34,7 @@ from harness.cli.options import (
     split_words,
 )
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, handle_interrupts
+from harness.cli.workspace import ROOT
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def equivalent(
 ) -> None:
     """Prove that a change of code, of the simulator or of an image keeps the behaviour, and keep the stored results.
 
-    Guard cells are run in virtual time. Where all give the bytes that they gave before, results/equivalences.yaml gets
+    Guard cells are run in virtual time. If all give the bytes that they gave before, results/equivalences.yaml gets
     an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written. Of the compose
     engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """

@@ -163,7 +163,7 @@ class BisectArguments(ReleaseArguments):
 def history(asking: HistoryArguments) -> None:
     """Run every release of an implementation, and say which of them changed something.
 
-    What is stored counts; what is missing is run.
+    Stored runs count; missing ones are made.
     """
     from harness.catalogue.releases import newest_of_each_minor
     from harness.evaluation.release_history import scenario_history
@@ -204,7 +204,7 @@ def history(asking: HistoryArguments) -> None:
 def bisect(asking: BisectArguments) -> None:
     """Find the release that changed something: NAME@OLDEST..NEWEST, such as quiche@0.22.0..0.30.0.
 
-    What is stored counts; of what is missing as little as possible is run. The exit code is 1 where a release is found.
+    Stored runs count; as few as possible are made. The exit code is 1 where a release is found.
     """
     from harness.evaluation.release_bisection import bisect as search
     from harness.evaluation.release_history import scenario_history

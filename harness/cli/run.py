@@ -358,7 +358,7 @@ def _searched_evidence(asking: RunArguments, request: Request) -> RequestedEvide
 def reach(asking: ReachArguments) -> None:
     """Search a study's factors for the fewest settings with which each pair meets all objectives of its scenario.
 
-    What is stored counts; what is missing is run. The same command goes on where it was stopped, and a larger budget
+    Stored runs count; missing ones are made. The same command goes on where it was stopped, and a larger budget
     where a smaller one ended.
     """
     from harness.doe.settings_search import run_searches as search
@@ -400,7 +400,7 @@ def why(asking: WhyArguments) -> None:
     """Run stored cells with each cause of lost time removed, and with all of them removed together, in virtual time.
 
     Prints what was predicted, what was saved, and what no setting removes. A cell whose figures depend on the seed gets
-    six runs of each, others one. What is stored counts; the same command goes on where it was stopped.
+    six runs of each, others one. Stored runs count; the same command goes on where it was stopped.
     """
     from harness.doe.interventions import Explained, explain, runs_of, trial_keys
     from harness.doe.settings_search import drive_searches

@@ -73,7 +73,7 @@ class App:
         """Equivalent digests of engines, simulator and images."""
         self._warn = warn
         self._stand_ins = dict(stand_ins)
-        self.catalogue = Catalogue(places.root, tuple(manifests), _objective_mistakes, stand_ins)
+        self.catalogue = Catalogue(places.root, tuple(manifests), _objective_mistakes, stand_ins, places.workspace)
         registry = Registry(places.registry) if places.registry else None
         self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
@@ -118,7 +118,7 @@ class App:
         from harness.evaluation.cell_result import CommandWords
 
         options: list[str] = []
-        if self.paths.store.resolve() != (self.paths.root / "results").resolve():
+        if self.paths.store.resolve() != (self.paths.home / "results").resolve():
             options += ["--store", str(self.paths.store)]
         names = {cell.client.name, cell.server.name, *cell.others}
         for file in self.catalogue.manifests_of(names):

@@ -33,6 +33,20 @@ NOT_PRESENT = "not-present:"
 PACKED = ("harness", "images", "scenarios", "studies", "results/[er]*", "pyproject.toml", "requirements.lock")
 
 
+#: Labels that say which source an image was made of (OCI image specification, annotations) → the word for it.
+_SOURCE_LABELS = {"org.opencontainers.image.version": "version", "org.opencontainers.image.revision": "revision"}
+
+
+def _with_label(image: Image) -> Image:
+    """A published image with what its labels say of its source; Docker is asked. As it is without a daemon."""
+    try:
+        labels = ((inspect_image(image.reference) or {}).get("Config") or {}).get("Labels") or {}
+    except EngineError:
+        return image
+    texts = [f"{word} {labels[label][:40]}" for label, word in _SOURCE_LABELS.items() if labels.get(label)]
+    return image.model_copy(update={"label": ", ".join(texts)})
+
+
 class ImageInventory:
     """The images of one checkout on this machine."""
 
@@ -119,11 +133,11 @@ class ImageInventory:
                 raise
             image = Image(reference=export.reference, identity=export.identity, id=export.id)
         if image is not None:
-            return image
+            return image if implementation.image is None else _with_label(image)
         assert implementation.image is not None
         if not pull:
             return Image(reference=implementation.image, identity=f"{NOT_PRESENT}{implementation.image}")
-        return self._images.pull(implementation.image, _announcer(listen))
+        return _with_label(self._images.pull(implementation.image, _announcer(listen)))
 
     def builds_of(self, cell: Cell) -> list[Build]:
         """The images of a cell that are built here; in virtual time without those that were already exported."""

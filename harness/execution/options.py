@@ -22,6 +22,7 @@ class CheckoutPaths:
     """Folders of a checkout, and options of its cache and registry."""
 
     root: Path
+    """Has scenarios/ and images/: the checkout, or what an installed program has of it."""
     store: Path
     state: Path
     """Build logs, and results of probes."""
@@ -33,6 +34,13 @@ class CheckoutPaths:
     """Maximum size of the cache, bytes."""
     registry: str = ""
     """Registry that is searched for images before they are built, as `docker pull` names it; empty for none."""
+    workspace: Path | None = None
+    """A folder with scenarios, images and results of the user's own."""
+
+    @property
+    def home(self) -> Path:
+        """The folder whose results/ are the store, unless another one is named."""
+        return self.workspace or self.root
 
 
 @dataclass(frozen=True)

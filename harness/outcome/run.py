@@ -91,6 +91,13 @@ class Image(Fact):
     """Digest of what it was made from: of the build context, or of the published image."""
     id: str = ""
     """Image ID on the machine that ran it."""
+    label: str = Field(default="", exclude_if=lambda label: not label)
+    """A published image's own version and revision, as its labels have them. No part of any key."""
+
+    @property
+    def name(self) -> str:
+        """The name for people: tag, and label where there is one."""
+        return f"{self.reference} ({self.label})" if self.label else self.reference
 
 
 class Contestant(Fact):

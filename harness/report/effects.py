@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.doe.effects import Analysis, Effect, StudySample, foreign_bases
+from harness.doe.effects import Analysis, Effect, StudySample
 from harness.doe.effects.analysis import NEGLIGIBLE_SHARE
 from harness.doe.effects.samples import ProfileSample
 from harness.doe.effects.summary import (
+    foreign_base_texts,
     format_seconds,
     is_hidden,
     is_lower_bound,
@@ -32,6 +33,7 @@ from harness.report.document import (
     Table,
 )
 from harness.report.numbers import interval_text
+from harness.report.observed import ObservedLevel, level_data, observed_levels, observed_table, observed_text
 
 StudyResults = tuple[Sequence[Analysis], Sequence[ProfileSample]]
 
@@ -63,6 +65,7 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
             *_base_lines(group[0].sample),
             BulletList([summarise(analysis) for analysis in group], bullet="*"),
             *(_effects_table(group) if any(analysis.main_effects for analysis in group) else []),
+            *_observed_blocks(group[0].sample),
             BulletList([residual_text(analysis) for analysis in group if analysis.main_effects], bullet="*"),
             BulletList([f"without {name}: {why}" for name, why in left_out], bullet="*"),
             BulletList([f"left out: {name}: {why}" for name, why in group[0].sample.refused.items()], bullet="*"),
@@ -71,9 +74,19 @@ def effects_blocks(analyses: Sequence[Analysis]) -> list[Block]:
 
 
 def _base_lines(sample: StudySample) -> list[Block]:
-    """The base of a study of one factor at a time, where it is not what the pair does untold."""
-    bases = [f"{name} {base} (its own: {own})" for name, (base, own) in foreign_bases(sample).items()]
+    """A paragraph that names the base of a study of one factor at a time, where it is not the pair's own."""
+    bases = foreign_base_texts(sample)
     return [Paragraph(f"Beside a base that is not the pair's own: {', '.join(bases)}.")] if bases else []
+
+
+def _levels(sample: StudySample) -> list[ObservedLevel]:
+    return observed_levels([cell.result for cell in sample.cells], [*sample.factors, *sample.fixed_parameters])
+
+
+def _observed_blocks(sample: StudySample) -> list[Block]:
+    """What was seen of every endpoint parameter, beside what was asked. Nothing for parameters of the path alone."""
+    levels = _levels(sample)
+    return [Paragraph("Asked of the endpoints, and observed:"), observed_table(levels)] if levels else []
 
 
 def _effects_table(analyses: Sequence[Analysis]) -> list[Block]:
@@ -132,6 +145,7 @@ def profile_table(profile_set: ProfileSample) -> Table:
         *(Column(f"{metric_label(name)}, s", right=True) for name in metrics),
         Column("objectives"),
         Column("not honoured", text=SENTENCE_WIDTH),
+        Column("observed", text=SENTENCE_WIDTH),
     ]
     rows = [
         Row(
@@ -140,6 +154,7 @@ def profile_table(profile_set: ProfileSample) -> Table:
                 *("–" if span is None else interval_text(span) for span in row.times.values()),
                 row.verdict,
                 ", ".join(row.unsupported) or "–",
+                observed_text(row.result, list(row.settings)),
             ]
         )
         for row in profile_set.rows
@@ -153,6 +168,7 @@ def profile_table(profile_set: ProfileSample) -> Table:
 def _analysis(analysis: Analysis) -> dict[str, Any]:
     return {
         **_study_fields(analysis.sample),
+        "observed": [level_data(level) for level in _levels(analysis.sample)],
         "metric": analysis.metric,
         "unit": "s",
         "median": analysis.median,
@@ -225,6 +241,7 @@ def _profiled(profile_set: ProfileSample) -> dict[str, Any]:
                 "profile": row.label,
                 "told": dict(row.settings),
                 "absent": list(row.unsupported),
+                "observed": [level_data(level) for level in observed_levels([row.result], list(row.settings))],
                 "times": {name: None if span is None else _plain(span) for name, span in row.times.items()},
                 "verdict": row.verdict,
             }

@@ -138,11 +138,12 @@ class Default:
             return f"{stated} ✓"
         if self.observed is None:
             return stated or "?"
-        shown = _observed_text(self.parameter, self.observed)
+        shown = observed_value_text(self.parameter, self.observed)
         return f"{stated} (seen {shown})" if stated else f"seen {shown}"
 
 
-def _observed_text(name: str, value: float | str) -> str:
+def observed_value_text(name: str, value: float | str) -> str:
+    """An observation of a parameter, for a table: a word, ms for a duration, else a number."""
     if isinstance(value, str):
         return value
     if PARAMETERS[name].kind == "duration":

@@ -42,11 +42,11 @@ from harness.report.document import (
 )
 from harness.report.numbers import interval_text, json_number, rate_text
 from harness.report.numbers import span_text as figure
+from harness.report.observed import observed_text
 from harness.report.parameters import RequestedParameters, requested_parameters, sort_key
 from harness.report.ranking import ranking_blocks, ranking_data
 from harness.report.resumption import add_mark, footnotes, seed_of
 from harness.scenario.metric_names import MetricName
-from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import Objective, Scenario
 from harness.topology import flow_label
 from harness.units import Size
@@ -417,28 +417,6 @@ def parameter_entries(result: CellResult, parameters: RequestedParameters) -> li
         observed = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
         entries.append(text + observed)
     return entries
-
-
-def observed_text(result: CellResult, varied: Sequence[str]) -> str:
-    """What the last run shows of the varied endpoint parameters: 'server.congestion_control cubic'.
-
-    'not seen' where no file of the run shows a parameter.
-    """
-    last = result.last
-    if last is None or last[1] is None:
-        return "–"
-    texts = []
-    for full in dict.fromkeys(full for name in varied for full in full_names(name)):
-        role, _, parameter = full.partition(".")
-        if role not in ROLES or parameter not in PARAMETERS or full not in result.cell.parameters:
-            continue
-        values = dict.fromkeys(
-            item.value if isinstance(item.value, str) else f"{item.value:.4g}"
-            for item in last[1].observed
-            if (item.role, item.parameter) == (role, parameter)
-        )
-        texts.append(f"{full} {' or '.join(values) or 'not seen'}")
-    return ", ".join(texts) or "–"
 
 
 def _ack_limited(cell: Cell, size: Size) -> float:

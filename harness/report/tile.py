@@ -12,6 +12,7 @@ from harness.outcome.deviations import find_deviations
 from harness.report.column_selection import MetricColumn, columns
 from harness.report.grid import METRIC, entry
 from harness.report.numbers import number_text
+from harness.report.observed import observed_text
 from harness.report.results import SYMBOLS, reference_lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
@@ -44,6 +45,8 @@ class Tile:
     beside: ReferenceFigures
     departs: bool
     """Whether a run has a parameter that was observed at another value than the one set."""
+    observed: str
+    """What was observed of the endpoint parameters that were set."""
 
 
 def headline(scenario: Scenario) -> MetricColumn:
@@ -78,7 +81,8 @@ def build_tile(result: CellResult) -> Tile:
         SYMBOLS[result.verdict.status][0],
         any(find_deviations(run, measured) for run, measured in result.runs),
     )
-    return Tile(result, symbol, figure, value, heat(result), reference_figures(result.cell, metric), departs)
+    beside, observed = reference_figures(result.cell, metric), observed_text(result, list(result.cell.parameters))
+    return Tile(result, symbol, figure, value, heat(result), beside, departs, observed)
 
 
 def heat(result: CellResult) -> int:

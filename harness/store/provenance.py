@@ -53,7 +53,14 @@ class Provenance:
 
 
 def commit_of(root: Path) -> str:
-    """The commit of a checkout, with + appended if tracked files were changed; empty without git HARNESS_COMMIT."""
+    """The commit of a checkout, with + appended if tracked files were changed; HARNESS_COMMIT where it is no clone.
+
+    What was installed from a clone has the commit in a file. Empty where nobody knows it.
+    """
+    if not (root / ".git").exists():
+        # A folder around an installed program may be a clone of something else.
+        written = root / "commit"
+        return os.environ.get("HARNESS_COMMIT") or (written.read_text().strip() if written.is_file() else "")
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.doe.effects import Analysis, StudySample
 from harness.doe.effects.samples import ProfileSample
-from harness.doe.effects.summary import is_lower_bound, is_negligible, residual_text, summarise
+from harness.doe.effects.summary import foreign_base_texts, is_lower_bound, is_negligible, residual_text, summarise
 
 _STUDY = ("study", "client", "server", "engine")
 #: A row names so many interactions that are taken for an effect.
@@ -20,7 +20,7 @@ EFFECT_COLUMNS = (
     "on_one_run", "not_told_from",
 )  # fmt: skip
 #: Columns of the times that effects are of.
-TIME_COLUMNS = (*_STUDY, "time", "median", "runs", "late", "repetitions", "effects", "residual")
+TIME_COLUMNS = (*_STUDY, "time", "median", "runs", "late", "repetitions", "effects", "residual", "foreign_base")
 #: Columns of the profiles; infinite where the run timed out before.
 PROFILE_COLUMNS = (*_STUDY, "profile", "time", "median", "low", "high", "objectives", "not_honoured")
 
@@ -48,7 +48,10 @@ def effects_csv(analyses: Iterable[Analysis]) -> str:
 
 
 def times_csv(analyses: Iterable[Analysis]) -> str:
-    """A row for each time of each study and pair: its runs, its effects in a sentence, and the worst residual."""
+    """A row for each time of each study and pair: its runs, its effects in a sentence, and the worst residual.
+
+    The last column names a base beside which one factor varies at a time, where it is not the pair's own.
+    """
     rows = [
         [
             *_study(analysis.sample),
@@ -59,6 +62,7 @@ def times_csv(analyses: Iterable[Analysis]) -> str:
             str(analysis.repetitions),
             summarise(analysis),
             residual_text(analysis) if analysis.main_effects else "",
+            "; ".join(foreign_base_texts(analysis.sample)),
         ]
         for analysis in analyses
     ]

@@ -118,7 +118,7 @@ All of it is also data, comma-separated, times in seconds:
 | file | a row is |
 | --- | --- |
 | [`effects.csv`](data/effects.csv) | an effect that is worth 1 % of a time or more: of a factor, or of two together |
-| [`times.csv`](data/times.csv) | a time of a pair: its runs, its effects in a sentence, and its worst residual |
+| [`times.csv`](data/times.csv) | a time of a pair: its runs, effects in a sentence, worst residual, foreign base |
 | [`profiles.csv`](data/profiles.csv) | a time of a pair with a column of N. Kuhn's table as its settings |
 
 ```python

@@ -191,7 +191,7 @@ class Tour:
         figures = []
         for _ in range(2):
             head.click()
-            figures.append([text.split()[0] for text in self.texts("#list tbody td:nth-child(7)")])
+            figures.append([text.split()[0] for text in self.texts("#list tbody td.figure")])
         self.seen["sorted"] = figures
         self.seen["aria_sort"] = self.find("th[data-sort=figure]").get_attribute("aria-sort")
         self.seen["sort_address"] = self.hash()
@@ -284,17 +284,19 @@ class Tour:
             "series": self.cells["series"], "implementation": "implementations/curl.html",
             "implementations": "implementations/index.html", "studies": "studies/index.html",
             "study": "studies/in_sequence_satellite.html", "metrics": "studies/metrics.html", "qlog": "stored/qlog.html",
-            "interop": "interop.html",
+            "interop": "interop.html", "changes": "night/changes.html", "trend": "night/trend.html",
         }  # fmt: skip
         faults, wide, spent = {}, [], {}
         for name, place in pages.items():
             # The same style colours them all.
             for dark in (
-                (False, True) if name in ("overview", "cell", "series", "implementations", "study") else (False,)
+                (False, True)
+                if name in ("overview", "cell", "series", "implementations", "study", "changes", "trend")
+                else (False,)
             ):
                 self.look(DESK, dark=dark)
                 self.open(place)
-                if name == "series":
+                if name in ("series", "trend"):
                     self.until(lambda driver: self.all("figure.vega svg"), "a figure")
                 begin, which = time.monotonic(), f"{name} {'dark' if dark else 'light'}"
                 faults[which] = self.faults(colours=dark)

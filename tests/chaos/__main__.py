@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.environment import ROOT
+from harness.cli.workspace import ROOT
 from harness.outcome import EngineName
 from tests.chaos.campaign import Chaos, GroundError, Told, as_json, summary
 from tests.chaos.kinds import KINDS

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cli.environment import ROOT
+from harness.cli.workspace import ROOT
 from harness.outcome import EngineName
 from tests.chaos.judge import cells_of
 from tests.chaos.scene import Scene, lives_of

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.environment import REFERENCE, ROOT, open_app
+from harness.cli.environment import REFERENCE, open_app
+from harness.cli.workspace import ROOT
 from tools.reference.pages import page_texts
 
 #: File → what makes its text. All share the stored runs, which the first one reads.

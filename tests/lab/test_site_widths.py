@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.engine.images.build import Build, Images
-from harness.evaluation.cell_result import CellResult
-from harness.evaluation.regression.accepted_changes import apply_allowances
-from harness.evaluation.regression.decision import decide, match_cells
 from harness.execution import App, CheckoutPaths
-from harness.report.gate import CellReport, GateReport
-from harness.report.site.build import NightContext, render_site
+from harness.report.site.build import render_site
 from harness.report.site.cell import cell_address
-from harness.report.trend import Night
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE
+from tests.nights import make_night, measured_cells
 
 #: Where the screenshots of the last look stay.
 SHOTS = ROOT / ".state" / "site-widths"
@@ -32,47 +26,18 @@ WIDTHS = (390, 800, 1400)
 CHARTS = ("dumbbell/link-sharing", "queue/droptail-high-bdp", "in-sequence/quic-medium")
 
 
-def _slower(result: CellResult, factor: float) -> CellResult:
-    """The same cell with other bits, and times that are so much longer."""
-    cell = result.cell.model_copy(update={"key": result.cell.key[::-1], "engine_code": "other"})
-    runs = []
-    for run, measured in result.runs:
-        assert measured is not None
-        slower = tuple(
-            one.model_copy(update={"value": one.value * factor}) if one.unit == "s" else one
-            for one in measured.measurements
-        )
-        runs.append((run.model_copy(update={"cell": cell}), measured.model_copy(update={"measurements": slower})))
-    return replace(result, cell=cell, runs=tuple(runs))
-
-
 @pytest.fixture(scope="module")
 def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What did not fit, by page and width."""
     app = App(CheckoutPaths(ROOT, ROOT / "results" / "reference", ROOT / ".state", CACHE))
     base = app.results.find(lambda cell: cell.scenario.name in ("satellite/medium", *CHARTS))
-    measured = [
-        result
-        for result in base
-        if result.cell.scenario.name not in CHARTS
-        and result.cell.virtual_time
-        and all(run_measured is not None for _, run_measured in result.runs)
-    ]
-    slower = _slower(measured[0], 1.9)
-    now = [slower, *(result for result in base if result is not measured[0])]
-    decided = apply_allowances(decide(match_cells(base, now), within=0.03), (), datetime.date(2026, 11, 28))
-    causes = ("the engine's code", "libngtcp2-16 1.15.0-1 → 1.16.0-1 in quic-lab/ngtcp2:8f2d1c0a9b3e")
-    gate_report = GateReport(tuple(CellReport(one, causes) for one in decided.cells), decided, 0.03)
-    nights = [
-        Night(f"2026-11-{day}", f"2026-11-{day}T00:00:00Z", [_slower(result, 1 + day / 100) for result in measured])
-        for day in range(10, 22)
-    ]
+    night = make_night(base, measured_cells([result for result in base if result.cell.scenario.name not in CHARTS]))
     with_series = [result for result in base if app.stored_runs.series(result.cell.key, 0) is not None]
     charts = {result.cell.scenario.name: result for result in with_series}
     ground = tmp_path_factory.mktemp("widths")
     site = render_site(
-        ground / "site", now, app.stored_runs, app.results.find, app.paths.cache, app.catalogue.releases,
-        NightContext(gate_report, nights),
+        ground / "site", night.now, app.stored_runs, app.results.find, app.paths.cache, app.catalogue.releases,
+        night.context,
     )  # fmt: skip
     assert site.index.is_file() and charts.keys() == set(CHARTS)
 
@@ -83,7 +48,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     SHOTS.mkdir(parents=True)
     pages = {
         "overview": "index.html", "table": "index.html#view=table", "changes": "changes.html", "trend": "trend.html",
-        "cell": cell_address(slower.cell), "implementation": "implementations/picoquic.html",
+        "cell": cell_address(night.slower.cell), "implementation": "implementations/picoquic.html",
         **{name.rpartition("/")[2]: cell_address(result.cell) for name, result in charts.items()},
     }  # fmt: skip
     plan = json.dumps({"site": "/tour/site", "pages": pages, "widths": WIDTHS})
@@ -95,7 +60,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )  # fmt: skip
     assert process.returncode == 0, process.stderr[-4000:]
     looked: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
-    return {**looked, "pages": pages, "slower": slower}
+    return {**looked, "pages": pages, "slower": night.slower}
 
 
 def test_every_page_fits_a_phone_a_tablet_and_a_desk(looked: dict[str, Any]) -> None:

@@ -140,12 +140,12 @@ def test_a_fault_of_the_harness_is_one_line_a_log_and_an_exit_code_of_its_own(
         raise KeyError("nobody expects this")
 
     monkeypatch.setattr("harness.catalogue.Catalogue.implementations", fail)
-    monkeypatch.setattr("harness.cli.entry.ROOT", tmp_path)
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     code, out, err = _run(capsys, monkeypatch, "list")
     assert (code, out) == (70, "")
     first, second = err.splitlines()
     assert first == "error: the harness itself failed: KeyError: 'nobody expects this'"
-    (log,) = (tmp_path / ".state").glob("fault-*.log")
+    (log,) = (tmp_path / "state").glob("fault-*.log")
     assert second.startswith(f"hint: {log} ")
     assert log.read_text().startswith("harness list\n\nTraceback")
     monkeypatch.setenv("HARNESS_DEBUG", "1")

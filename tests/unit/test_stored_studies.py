@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from functools import cache
 
 from harness.cli.environment import REFERENCE, open_app
@@ -11,7 +13,7 @@ from harness.doe.effects.summary import residual_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
 from studies.game_changers.overview import changes_game
-from studies.game_changers.page import every_effect, game_changers, tallies
+from studies.game_changers.page import every_effect, game_changers, tallies, times_data
 from studies.in_sequence.page import in_sequence
 from studies.in_sequence_satellite.page import claim, satellite
 
@@ -170,5 +172,7 @@ def test_a_base_that_is_not_a_stack_s_own_is_named_in_the_table_s_head() -> None
     assert "| **14.2** / **20.3** / **29.6** |" in tquic
     columns = [row.split(" | ")[3] for row in rows[:8] if not row.startswith("| tquic |")]
     assert not any("**" in column for column in columns)
-    details = every_effect(stored("studies/levels-50-10"))
-    assert "Beside a base that is not the pair's own: server.congestion_control cubic (its own: bbr)," in details
+    times = list(csv.DictReader(io.StringIO(times_data(stored("studies/levels-50-10")))))
+    bases = {row["server"]: row["foreign_base"].split("; ") for row in times if row["client"] == "picoquic"}
+    assert "server.congestion_control cubic (its own: bbr)" in bases["tquic"]
+    assert not any(base.startswith("server.congestion_control") for base in bases["quiche"])

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.cli.environment import ROOT
+from harness.cli.workspace import ROOT
 from harness.engine.images.build import Build, Images
 
 HERE = Path(__file__).parent

@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from harness.catalogue import json_schema
+from harness.cli.entry import program
 from harness.doe.interventions import Explained, stored_explanations, trial_keys
 from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
@@ -27,6 +28,7 @@ from harness.topology import Lab, build_lab, sim_plan
 from tools.reference.by_hand import open_cell
 from tools.reference.campaign import Reference
 from tools.reference.changed import changed, changed_page
+from tools.reference.commands_page import commands_page
 from tools.reference.histories_page import histories_page, history_figures
 from tools.reference.interop_page import interop_page
 from tools.reference.plots_page import plots_page
@@ -43,6 +45,7 @@ from tools.reference.readme import (
 from tools.reference.scenario_page import scenario_page
 from tools.reference.study_pages import claims, figures, study_page, study_page_names
 from tools.reference.study_pages import drawings as study_drawings
+from tools.reference.terminal_page import terminal_picture
 from tools.reference.validation import read_session, with_validation
 
 #: Makes the text of a file.
@@ -74,6 +77,7 @@ def _model_pages(app: App) -> dict[Path, Text]:
         root / "scenarios" / "schema.json": lambda: json_schema(Scenario),
         root / "images" / "schema.json": lambda: json_schema(Implementation),
         root / "docs" / "metrics.md": metrics_page,
+        root / "docs" / "commands.md": lambda: commands_page(program()),
         root / "docs" / "plots.md": lambda: plots_page(_figures()),
         root / "docs" / "scenario.md": lambda: _scenario_page(app),
         root / "compose" / "lab.yaml": lambda: compose_text(lab()),
@@ -137,6 +141,7 @@ def _result_pages(app: App) -> dict[Path, Text]:
     return {
         readme: lambda: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results()), known()),
         page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results())),
+        root / "docs" / "figures" / "terminal.svg": lambda: terminal_picture(results()),
         root / "results" / "reference" / "README.md": lambda: reference_page(results()),
         root / "docs" / "histories.md": lambda: histories_page(app.catalogue, every_result(), drawn()),
         root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results()),

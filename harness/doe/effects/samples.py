@@ -306,6 +306,7 @@ class ProfileRow:
     times: Mapping[str, Interval | None]
     """milestone_2MB … → seconds; infinite where the run timed out before."""
     verdict: str
+    result: CellResult
 
 
 @dataclass(frozen=True)
@@ -361,5 +362,5 @@ def _build_profiles(group: list[CellResult]) -> ProfileSample:
             name: value for name, value in point.parameters.items() if cell.scenario.parameters.get(name) != value
         }
         times = {metric: result.interval(metric, 0, "first") for metric in metrics_of(cell.scenario)}
-        rows.append(ProfileRow(label, settings, absent, times, result.verdict.status))
+        rows.append(ProfileRow(label, settings, absent, times, result.verdict.status, result))
     return ProfileSample(cell.scenario, cell.client.name, cell.server.name, cell.engine, tuple(rows))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.doe.effects.analysis import NEGLIGIBLE_SHARE, Analysis, Conditional, Effect
-from harness.doe.effects.samples import StudySample
+from harness.doe.effects.samples import StudySample, foreign_bases
 from harness.formatting import format_count
 from harness.outcome import Interval
 from harness.scenario.parameters import ParameterValue
@@ -40,6 +40,11 @@ def round_seconds(value: float, analysis: Analysis) -> str:
     digits = min(_MAX_DECIMALS, max(1, math.ceil(-math.log10(analysis.median / 50)))) if analysis.median > 0 else 1
     # + 0.0 turns -0.0 into 0.0.
     return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def foreign_base_texts(sample: StudySample) -> list[str]:
+    """The base of a study of one factor at a time, a text per factor, where the pair's own default differs."""
+    return [f"{name} {base} (its own: {own})" for name, (base, own) in foreign_bases(sample).items()]
 
 
 def is_negligible(effect: Effect) -> bool:

@@ -121,7 +121,7 @@ def version_differences(pair: CellPair, lookups: tuple[ContentsLookup, ContentsL
     if pair.base is None or pair.current is None:
         return []
     base, now = pair.base, pair.current
-    differences = list(differing_components(base.cell, now.cell, ledger))
+    differences = [_with_names(text, base.cell, now.cell) for text in differing_components(base.cell, now.cell, ledger)]
     # The parameters of endpoints are part of the lab; naming the manifest helps whoever changed it.
     differences += _manifests(base.cell, now.cell)
     if base.runs and now.runs:
@@ -131,6 +131,24 @@ def version_differences(pair: CellPair, lookups: tuple[ContentsLookup, ContentsL
     if versions[0] != versions[1]:
         differences.append("the measuring code")
     return differences
+
+
+def _with_names(text: str, base: Cell, now: Cell) -> str:
+    """'the image of NAME' with the names that it had before and has now; other components as they are."""
+    images = [
+        {cell.client.name: cell.client_image, cell.server.name: cell.server_image}
+        | {name: endpoint.image for name, endpoint in cell.others.items()}
+        for cell in (base, now)
+    ]
+    player = text.removeprefix("the image of ")
+    if player == text or not all(player in side for side in images):
+        return text
+    before, after = (side[player] for side in images)
+    if before.name != after.name:
+        return f"{text} ({before.name} → {after.name})"
+    # The tag was moved to another image: digests alone tell them apart.
+    digests = [image.identity.rpartition("@")[2].removeprefix("sha256:")[:12] for image in (before, after)]
+    return f"{text} ({before.name}: {' → '.join(digests)})"
 
 
 def _manifests(base: Cell, now: Cell) -> list[str]:

@@ -470,7 +470,7 @@ def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
                         [
                             implementation.title or implementation.name,
                             implementation.version,
-                            f"image {image.identity[:12]}",
+                            f"image {image.identity[:12]}" if implementation.image is None else f"image {image.name}",
                         ],
                     )
                 ),

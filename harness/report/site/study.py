@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import outdated_note
+from harness.report.observed import ObservedLevel, observed_by_implementation
 from harness.report.plots.registry import Plot, plots
 from harness.report.plots.render import render_figure, render_figures
 from harness.report.plots.stored import Search, find_subjects
@@ -33,6 +34,8 @@ class StudyPage:
     results: tuple[CellResult, ...]
     """The cells that the study uses."""
     note: str
+    levels: tuple[tuple[str, ObservedLevel], ...] = ()
+    """(implementation, what was asked of one of its parameters, and observed)."""
 
 
 def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
@@ -45,11 +48,9 @@ def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
         text = study.text(results)
         heading = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
         title = heading[1] if heading else name
-        pages.append(
-            StudyPage(
-                name, title, study, text.replace(heading[0], "", 1) if heading else text, cells, outdated_note(cells)
-            )
-        )
+        body = text.replace(heading[0], "", 1) if heading else text
+        levels = tuple(observed_by_implementation(cells))
+        pages.append(StudyPage(name, title, study, body, cells, outdated_note(cells), levels))
     return pages
 
 
