@@ -15,7 +15,7 @@ import harness
 from harness.catalogue import limits, support
 from harness.catalogue.releases import release_of, supported_releases
 from harness.catalogue.support import SupportChecker
-from harness.derived import DERIVED, file_stamp
+from harness.derived import DERIVED, file_stamp, package_files
 from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
 from harness.netem import find_inexpressible, mobility
@@ -335,11 +335,11 @@ class Catalogue:
     @cached_property
     def _support_version(self) -> str | None:
         """Changes with all code, and with what any implementation supports; None where that cannot be told."""
-        package = Path(harness.__file__).parent
-        code = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".yaml"))
         manifests = self.implementation_files()
         releases = [path for file in manifests for path in sorted(file.parent.glob(f"{RELEASES_FOLDER}*"))]
-        return file_stamp([*code, *manifests, *releases, Path(pydantic.__file__)], repr(sorted(self.stand_ins.items())))
+        return file_stamp(
+            [*package_files(), *manifests, *releases, Path(pydantic.__file__)], repr(sorted(self.stand_ins.items()))
+        )
 
     def _scenario_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """The mistakes of a scenario that its schema does not find."""

@@ -245,7 +245,7 @@ def equivalent(
     from harness.repro.report import changed_lines, divergence_text, golden_lines, report, result_lines
     from harness.repro.verify import every_run, verifiable_runs
     from harness.store.identity import write_ledger
-    from harness.store.parquet import is_columnar
+    from harness.store.results import is_columnar
 
     if again and (base is not None or excepted or without):
         raise InputError(

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from harness.analysis.metrics import VERSION, measure_with_series
-from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
-from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult, CommandWords, point_of
 from harness.evaluation.retention import RequestedEvidence, suffices
-from harness.evaluation.verdict import judge
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import require_intact
 from harness.outcome import Cell, Evidence, MeasuredRun, Run, proven_outcome
 from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
+
+# What measures and judges is imported where it is used: it takes half a second, and a plan needs none of it.
 
 
 class StoredResults:
@@ -37,6 +34,8 @@ class StoredResults:
 
     def result_of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
+        from harness.evaluation.verdict import judge
+
         runs = [run for run in self._store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
         pairs = tuple((run, measured) for run in runs if self._is_judgeable(run, measured := self.measured(run)))
         folders = tuple(self._store.folder(cell.key, run.repetition) for run, _ in pairs)
@@ -99,6 +98,10 @@ class StoredResults:
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is None or _is_current(stored) or not (folder / "sim").is_dir():
             return stored
+        from harness.analysis.metrics import VERSION, measure_with_series
+        from harness.analysis.time_breakdown import attribute
+        from harness.execution.runner import require_intact
+
         try:
             require_intact(folder, run)
         except ResultError:
@@ -124,6 +127,9 @@ class StoredResults:
 
 def _is_current(stored: MeasuredRun | None) -> bool:
     """Whether the current code made a run's measurements and its time breakdown."""
+    from harness.analysis.metrics import VERSION
+    from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
+
     if stored is None or stored.version < VERSION:
         return False
     return stored.attributed is not None and stored.attributed.version >= ATTRIBUTION
@@ -134,6 +140,9 @@ def remeasure(store: Store, run: Run) -> MeasuredRun:
 
     ResultError if these files have changed; EngineError if the disk refuses.
     """
+    from harness.analysis.metrics import measure_with_series
+    from harness.execution.runner import require_intact
+
     folder = store.folder(run.cell.key, run.repetition)
     require_intact(folder, run)
     measured, series = measure_with_series(folder, run)

@@ -170,3 +170,21 @@ def test_lists_and_plans_load_no_measuring() -> None:
     code = "import sys, harness.execution.checkout, harness.report.catalogue; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "polars", "cryptography", "scipy", "distributed", "altair", "harness.analysis"} & {*loaded}
+
+
+#: The names of these images are known without Docker: they are built here.
+_PLAN = ("plan", "satellite/medium", "--clients", "ngtcp2", "--servers", "picoquic")
+
+
+@pytest.mark.parametrize("words", [("list",), _PLAN], ids=["list", "plan"])
+def test_the_second_list_and_plan_load_neither_tables_nor_metrics(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The first one derives what depends on files, and keeps it: durations of the reference, checked scenarios."""
+    text = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    environment = {**os.environ, "HARNESS_STATE": str(tmp_path), "HARNESS_STORE": str(tmp_path / "none")}
+    command = [sys.executable, "-c", text, *words]
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    heavy = {"polars", "numpy", "scipy", "altair", "distributed", "harness.analysis", "harness.capture.artefacts"}
+    assert not heavy & {*second.stderr.split()}

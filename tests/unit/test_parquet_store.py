@@ -25,8 +25,9 @@ from harness.outcome import (
     Transfer,
 )
 from harness.store.identity import Equivalence, Ledger, with_key
-from harness.store.parquet import ColumnStore, is_columnar, write_columns
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import TABLES, StoredRun
+from harness.store.results import is_columnar
 from tests.examples import cell, images, implementation
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,6 +22,7 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.planning.estimate import TIMED_OUTCOMES, RunDuration
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.cell_names import EVERY_CELL, CellNames
+from harness.store.frames import MAX_OBJECT_VALUES, TableError, read_frame, write_frame
 from harness.store.parquet.tables import (
     NON_NULL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -34,28 +35,13 @@ from harness.store.parquet.tables import (
     read_measured,
     read_run,
 )
-from harness.store.records import (
-    MAX_OBJECT_VALUES,
-    OtherSchemaError,
-    TableError,
-    describe_read_error,
-    parse_json_object,
-    read_frame,
-    write_frame,
-)
+from harness.store.records import OtherSchemaError, describe_read_error, parse_json_object
 
 #: Errors of a row that was not written here: a definition that it names is missing, or its texts are no records.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 #: Columns of cells by which the runs similar to a planned one are chosen; and the number of cells that stand for all
 #: others of a server or an engine.
 _SIMILARITY, _STAND_INS = ("engine", "server", "scenario"), 60
-#: The file that marks a folder as a store in columns.
-MARKER_FILE = "runs.parquet"
-
-
-def is_columnar(root: Path) -> bool:
-    """Whether a folder holds a store in columns."""
-    return (root / MARKER_FILE).is_file()
 
 
 class _RunError(ResultError):

@@ -31,7 +31,8 @@ from harness.outcome import (
     Transfer,
 )
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.records import SERIES_SCHEMA, parse_json, parse_json_object, require_schema
+from harness.store.frames import SERIES_SCHEMA
+from harness.store.records import parse_json, parse_json_object, require_schema
 
 # --- Records as rows of a table, and back: the columns of a model are its fields.
 
