@@ -34,9 +34,12 @@ class StoredResults:
 
     def result_of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
+        runs = self._store.runs(cell.key)
+        return self._result(cell, [run for run in runs if repetitions is None or run.repetition < repetitions])
+
+    def _result(self, cell: Cell, runs: Iterable[Run]) -> CellResult:
         from harness.evaluation.verdict import judge
 
-        runs = [run for run in self._store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
         pairs = tuple((run, measured) for run in runs if self._is_judgeable(run, measured := self.measured(run)))
         folders = tuple(self._store.folder(cell.key, run.repetition) for run, _ in pairs)
         verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
@@ -57,7 +60,7 @@ class StoredResults:
 
         Of cells that differ only in code and image versions the newest, unless `every` is set.
         """
-        newest: dict[object, tuple[str, Cell]] = {}
+        newest: dict[object, tuple[str, Cell, list[Run]]] = {}
         for key in self._store.cell_keys(among):
             runs = self._store.runs(key)
             if not runs or not among.include(runs[-1].cell) or not matches(runs[-1].cell):
@@ -65,8 +68,10 @@ class StoredResults:
             cell, started_at = runs[-1].cell, runs[-1].started_at
             point = key if every else point_of(cell)
             if point not in newest or newest[point][0] <= started_at:
-                newest[point] = (started_at, cell)
-        return [self.result_of(cell) for _, cell in sorted(newest.values(), key=lambda item: _sort_key(item[1]))]
+                # The runs of a whole store would take a gigabyte: they are read again, one cell after the other.
+                newest[point] = (started_at, cell, [] if among == EVERY_CELL else runs)
+        in_order = sorted(newest.values(), key=lambda item: _sort_key(item[1]))
+        return [self._result(cell, runs or self._store.runs(cell.key)) for _, cell, runs in in_order]
 
     def completed_runs(
         self, planned: Iterable[PlannedRun], retry: frozenset[str], evidence: RequestedEvidence = "figures"

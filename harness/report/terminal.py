@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -32,6 +34,7 @@ from harness.report.document import (
     parts_of,
     plain_text,
 )
+from harness.report.plain_grid import PlainGrid
 
 #: What a column takes besides its text: a space on either side, and a line.
 _PADDING = 3
@@ -69,7 +72,23 @@ def _print_blocks(blocks: Iterable[Block], console: Console) -> None:
 
 
 def _print_line(phrase: Phrase, style: str, console: Console, indent: str = "") -> None:
+    if console.color_system is None:
+        text = indent + escape_controls(plain_text(phrase))
+        if "\t" not in text:
+            console.print(_Line(text), soft_wrap=True)
+            return
     console.print(Text(indent) + styled_text(phrase), style=style or None, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line without colours, of any length."""
+
+    text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield it, ended."""
+        yield Segment(f"{self.text}\n")
 
 
 def styled_text(phrase: Phrase) -> Text:
@@ -130,7 +149,8 @@ class FittedTable:
             yield Text(f"{notice} (COLUMNS={needed} gives them)", style="dim")
         for part in parts:
             selected = sorted([*names, *part])
-            yield self._grid(selected, self._spread(selected, widths, room))
+            spread = self._spread(selected, widths, room)
+            yield self._plain_grid(selected, spread) if console.color_system is None else self._grid(selected, spread)
 
     def _spread(self, selected: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
         """Return the widths, with spare room of a part given to its text columns as far as they need it."""
@@ -157,16 +177,36 @@ class FittedTable:
     def _text(self, index: int) -> int:
         """Width of the widest cell of a column. The name of a reference line counts by its longest word."""
         column, widest = self.columns[index], 0
-        for row in self.table.rows:
-            content = escape_controls(plain_text(row.cells[index]))
+        for row, texts in zip(self.table.rows, self._texts, strict=True):
+            content = texts[index]
             widest = max(widest, _width(_wrap_name(content) if row.reference and column.identifies else content))
         return widest
+
+    @cached_property
+    def _texts(self) -> list[list[str]]:
+        """The cells of every row, as they are printed."""
+        return [[escape_controls(plain_text(cell)) for cell in row.cells] for row in self.table.rows]
+
+    def _plain_grid(self, selected: Sequence[int], widths: Sequence[int]) -> PlainGrid:
+        """The same as `_grid`, for a console without colours."""
+        columns = [self.columns[index] for index in selected]
+        chosen_widths = [widths[index] for index in selected]
+        headings = [_fitted_heading(column, width) for column, width in zip(columns, chosen_widths, strict=True)]
+        grid = PlainGrid(headings, chosen_widths, [column.right for column in columns])
+        ruled = False
+        for row, texts in zip(self.table.rows, self._texts, strict=True):
+            if row.reference and not self._says(row, selected):
+                continue
+            if row.reference and not ruled:
+                grid.section_after, ruled = len(grid.rows) - 1, True
+            grid.rows.append([texts[index] for index in selected])
+        return grid
 
     def _grid(self, selected: Sequence[int], widths: Sequence[int]) -> Grid:
         grid = Grid(header_style="bold")
         for index in selected:
             column, width = self.columns[index], widths[index]
-            heading = _heading(column, folded=_width(_heading(column, folded=False)) > width)
+            heading = _fitted_heading(column, width)
             justify: Literal["left", "right"] = "right" if column.right else "left"
             grid.add_column(Text(heading), justify=justify, overflow="fold", min_width=width, max_width=width)
         ruled = False
@@ -198,6 +238,11 @@ def _heading(column: Column, *, folded: bool) -> str:
     """The heading. That of an identifying column, a parameter's name, is folded at its dots."""
     heading = escape_controls(plain_text(column.heading))
     return heading.replace(".", ".\n") if folded and column.identifies else heading
+
+
+def _fitted_heading(column: Column, width: int) -> str:
+    """The heading of a column of that width."""
+    return _heading(column, folded=_width(_heading(column, folded=False)) > width)
 
 
 def _wrap_name(name: str) -> str:

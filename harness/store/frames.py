@@ -7,7 +7,7 @@ honest one, or holds content that no table of this format has.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,18 @@ class TableError(ValueError):
 
 
 def read_frame(
-    file: Path, schema: Mapping[str, pl.DataType], *, exact: bool = False, values: int | None = None
+    file: Path,
+    schema: Mapping[str, pl.DataType],
+    *,
+    exact: bool = False,
+    values: int | None = None,
+    keys: Collection[str] | None = None,
 ) -> pl.DataFrame:
     """A table of a Parquet file: its columns that `schema` has, with the schema's types. Raises OSError, TableError.
 
     A column that the file lacks is left out, since the file may be older than the column. `exact`: a missing column, or
     a missing value, is an error. NaN is an error in any case. `values`: the most values, MOST_VALUES by default.
+    `keys`: only the rows with one of these in the column `key`; a file without that column is read as a whole.
     """
     try:
         with open_regular(file) as content:
@@ -56,7 +62,12 @@ def read_frame(
             if missing and exact:
                 raise TableError(f"it has no column {format_value(missing[0])}")
             content.seek(0)
-            frame = pl.read_parquet(content, columns=[name for name in schema if name in stored_schema])
+            columns = [name for name in schema if name in stored_schema]
+            if keys is None or stored_schema.get("key") != pl.String:
+                frame = pl.read_parquet(content, columns=columns)
+            else:
+                chosen = pl.col("key").is_in(list(keys))
+                frame = pl.scan_parquet(content, parallel="prefiltered").select(columns).filter(chosen).collect()
             return _cast_columns(frame, schema, exact=exact)
     except TableError:
         raise
