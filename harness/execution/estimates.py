@@ -14,7 +14,6 @@ from harness.derived import DERIVED, package_files
 from harness.errors import EngineError, ResultError
 from harness.evaluation.retention import RequestedEvidence, kept_evidence
 from harness.execution.matrix import PlannedRun
-from harness.execution.processor import cpu_model
 from harness.formatting import format_count, format_size
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
@@ -31,6 +30,7 @@ from harness.planning.estimate import (
 )
 from harness.reading import is_regular
 from harness.store.compression import RETAINED_ENTRIES, disk_use, is_compressed
+from harness.store.provenance import cpu_model
 from harness.store.records import read_measured, read_object, read_record_bytes, read_run
 from harness.store.results import MEASURED, RUN, Store, disk_error, is_columnar
 from harness.topology import Lab, build_lab

@@ -28,14 +28,13 @@ from harness.engine.served_files import served_bytes
 from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
 from harness.execution.matrix import PlannedRun
-from harness.execution.processor import cpu_model
 from harness.formatting import format_count, format_size
 from harness.outcome import ENGINES, Evidence, MeasuredRun, Outcome, Run
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
 from harness.reading import open_regular, read_tree
 from harness.scenario.parameters import ROLES
-from harness.store.provenance import Provenance
+from harness.store.provenance import Provenance, cpu_model
 from harness.store.results import Store
 from harness.topology import LOADED_WAIT, SERVER_WAIT, Lab, build_lab
 from harness.topology.spec import LabFile

@@ -7,10 +7,11 @@ column, each row becomes a block of lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -34,7 +35,6 @@ from harness.report.document import (
     parts_of,
     plain_text,
 )
-from harness.report.plain_grid import PlainGrid
 
 #: What a column takes besides its text: a space on either side, and a line.
 _PADDING = 3
@@ -187,12 +187,12 @@ class FittedTable:
         """The cells of every row, as they are printed."""
         return [[escape_controls(plain_text(cell)) for cell in row.cells] for row in self.table.rows]
 
-    def _plain_grid(self, selected: Sequence[int], widths: Sequence[int]) -> PlainGrid:
+    def _plain_grid(self, selected: Sequence[int], widths: Sequence[int]) -> _PlainGrid:
         """The same as `_grid`, for a console without colours."""
         columns = [self.columns[index] for index in selected]
         chosen_widths = [widths[index] for index in selected]
         headings = [_fitted_heading(column, width) for column, width in zip(columns, chosen_widths, strict=True)]
-        grid = PlainGrid(headings, chosen_widths, [column.right for column in columns])
+        grid = _PlainGrid(headings, chosen_widths, [column.right for column in columns])
         ruled = False
         for row, texts in zip(self.table.rows, self._texts, strict=True):
             if row.reference and not self._says(row, selected):
@@ -275,3 +275,71 @@ def _split_columns(columns: Sequence[int], widths: Sequence[int], room: int) -> 
         part.append(index)
         space -= widths[index] + _PADDING
     yield part
+
+
+# --- A table as lines without colours: what Rich prints of the same one, to the character.
+#
+# Rich makes segments of every word of every cell, with its style. A pipe and a file have no styles.
+
+
+@dataclass
+class _PlainGrid:
+    """Columns of fixed widths, with borders as Rich's HEAVY_HEAD has them. Longer texts are folded."""
+
+    headings: Sequence[str]
+    widths: Sequence[int]
+    """Of each column, without its padding."""
+    right: Sequence[bool]
+    """Whether the texts of a column stand at its right."""
+    rows: list[list[str]] = field(default_factory=list)
+    section_after: int | None = None
+    """The row below which a line is."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a segment a line."""
+        for line in self._lines(console, options):
+            yield Segment(f"{line}\n")
+
+    def _lines(self, console: Console, options: ConsoleOptions) -> Iterator[str]:
+        borders = box.HEAVY_HEAD.substitute(options, safe=console.safe_box)
+        outer = [width + 2 for width in self.widths]
+        head, row = (
+            (borders.head_left, borders.head_vertical, borders.head_right),
+            (borders.mid_left, borders.mid_vertical, borders.mid_right),
+        )
+        yield borders.get_top(outer)
+        yield from _joined(self._cells(self.headings, console, "bottom"), head)
+        yield borders.get_row(outer, "head")
+        for number, texts in enumerate(self.rows):
+            yield from _joined(self._cells(texts, console, "top"), row)
+            if number == self.section_after:
+                yield borders.get_row(outer, "row")
+        yield borders.get_bottom(outer)
+
+    def _cells(self, texts: Sequence[str], console: Console, blank: Literal["top", "bottom"]) -> list[list[str]]:
+        """The lines of each cell of a row, as many for each; blank ones above (`bottom`) or below the text."""
+        cells = [
+            _folded(text, width, right, console)
+            for text, width, right in zip(texts, self.widths, self.right, strict=True)
+        ]
+        height = max(map(len, cells))
+        for lines, width in zip(cells, self.widths, strict=True):
+            missing = [" " * width] * (height - len(lines))
+            lines[:] = [*missing, *lines] if blank == "bottom" else [*lines, *missing]
+        return cells
+
+
+def _folded(text: str, width: int, right: bool, console: Console) -> list[str]:
+    """The lines of a text, each as wide as its column."""
+    # Where each character takes a column, and none is a line's end.
+    if len(text) <= width and cell_len(text) == len(text) and "\n" not in text and "\t" not in text:
+        return [text.rstrip().rjust(width) if right else text.ljust(width)]
+    lines = Text(text).wrap(console, width, justify="right" if right else "left", overflow="fold")
+    # A column of no width has marks alone, which Rich cuts off.
+    return [line.plain if width else "" for line in lines]
+
+
+def _joined(cells: Sequence[Sequence[str]], borders: tuple[str, str, str]) -> Iterator[str]:
+    left, between, right = borders
+    for lines in zip(*cells, strict=True):
+        yield f"{left} {f' {between} '.join(lines)} {right}"
