@@ -6,6 +6,7 @@ column, each row becomes a block of lines.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,49 +47,60 @@ _MAX_WORD = 12
 
 def render_terminal(document: Document, console: Console) -> None:
     """Print a document. Control characters in its texts are written out, and nothing in them is markup."""
-    _print_blocks(document.blocks, console)
+    for is_line, parts in itertools.groupby(_parts(document.blocks), lambda part: isinstance(part, _Line)):
+        lines = [part for part in parts if isinstance(part, _Line)] if is_line else []
+        if lines and console.color_system is None:
+            # Together, since each print takes its time.
+            console.print(_PlainLines(lines), soft_wrap=True)
+            continue
+        for part in lines or parts:
+            if isinstance(part, _Line):
+                text = Text(part.indent) + styled_text(part.phrase)
+                console.print(text, style=part.style or None, soft_wrap=True)
+            else:
+                console.print(part)
 
 
-def _print_blocks(blocks: Iterable[Block], console: Console) -> None:
+def _parts(blocks: Iterable[Block]) -> Iterator[_Line | FittedTable]:
     for block in blocks:
         if block.medium == "markdown":
             continue
         match block:
             case Heading():
-                _print_line(block.text, "bold", console)
+                yield _Line(block.text, "bold")
             case Paragraph():
-                _print_line(block.text, block.style, console)
+                yield _Line(block.text, block.style)
             case BulletList():
-                for item in block.items:
-                    _print_line(item, block.style, console, indent="  ")
+                yield from (_Line(item, block.style, "  ") for item in block.items)
             case Verbatim():
-                for line in block.lines:
-                    _print_line(line, "dim", console, indent="  ")
+                yield from (_Line(line, "dim", "  ") for line in block.lines)
             case Details():
-                _print_line(block.summary, "italic", console)
-                _print_blocks(block.blocks, console)
+                yield _Line(block.summary, "italic")
+                yield from _parts(block.blocks)
             case Table():
-                console.print(FittedTable(block.of("terminal")))
-
-
-def _print_line(phrase: Phrase, style: str, console: Console, indent: str = "") -> None:
-    if console.color_system is None:
-        text = indent + escape_controls(plain_text(phrase))
-        if "\t" not in text:
-            console.print(_Line(text), soft_wrap=True)
-            return
-    console.print(Text(indent) + styled_text(phrase), style=style or None, soft_wrap=True)
+                yield FittedTable(block.of("terminal"))
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line without colours, of any length."""
+    """A line of any length, which is not folded."""
 
-    text: str
+    phrase: Phrase
+    style: str
+    indent: str = ""
+
+
+@dataclass(frozen=True)
+class _PlainLines:
+    """Lines without colours."""
+
+    lines: Sequence[_Line]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield it, ended."""
-        yield Segment(f"{self.text}\n")
+        """Yield a segment a line."""
+        for line in self.lines:
+            text = line.indent + escape_controls(plain_text(line.phrase))
+            yield Segment(f"{text.expandtabs(console.tab_size)}\n")
 
 
 def styled_text(phrase: Phrase) -> Text:
