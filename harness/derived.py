@@ -147,6 +147,12 @@ def file_stamp(files: Iterable[Path], version: str = "") -> str | None:
 DERIVED = DerivedValues()
 
 
+@functools.cache
+def package_files() -> tuple[Path, ...]:
+    """All code and data of the harness, for values that depend on more of it than a few modules."""
+    return tuple(sorted(file for file in Path(__file__).parent.rglob("*") if file.suffix in (".py", ".yaml")))
+
+
 # --- Values of frozen objects, which many cells share: a scenario, an implementation.
 
 

@@ -15,6 +15,7 @@ from harness.capture import capture, counters, datagram_log, files, key_log, qlo
 from harness.capture.counters import Events
 from harness.capture.files import (
     CAPTURES,
+    QLOG,
     SIMULATOR,
     capture_names,
     capture_path,
@@ -44,7 +45,7 @@ COUNTERS, EVENTS, CAPTURE_DROPS, SENDS = "sim/counters.jsonl", "sim/events.jsonl
 #: Side → its capture.
 CAPTURE = {side: f"sim/{name}" for side, name in CAPTURES.items()}
 #: Files of an endpoint, below its folder.
-KEYS, TCP, IPERF3, QLOG = "keys.log", "tcp.csv", "iperf3.json", "qlog"
+KEYS, TCP, IPERF3 = "keys.log", "tcp.csv", "iperf3.json"
 #: Below the folder of plans.
 SERIES = "**/*.series"
 _RUN_FILES = (LAB, GROWTH, CPU, WAITS, COUNTERS, EVENTS, CAPTURE_DROPS, SENDS)

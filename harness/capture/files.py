@@ -29,6 +29,8 @@ ZSTD, GZIP = ".zst", ".gz"
 CAPTURES = {side: f"trace_node_{side}.pcap" for side in ("left", "right")}
 SIMULATOR = "sim"
 ARCHIVE = f"captures.tar{ZSTD}"
+#: The folder of an endpoint's qlogs, below its own.
+QLOG = "qlog"
 
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 #: Bytes of the longest header of a zstd frame (RFC 8878 §3.1.1), its magic number included.

@@ -15,7 +15,7 @@ import harness
 from harness.catalogue import limits, support
 from harness.catalogue.releases import release_of, supported_releases
 from harness.catalogue.support import SupportChecker
-from harness.derived import DERIVED, file_stamp
+from harness.derived import DERIVED, file_stamp, package_files
 from harness.errors import InputError, did_you_mean
 from harness.formatting import format_value
 from harness.netem import find_inexpressible, mobility
@@ -146,6 +146,21 @@ def _schema_version() -> str | None:
     package = Path(harness.__file__).parent
     code = [path for path in (package / "scenario").rglob("*") if path.suffix in (".py", ".yaml")]
     return file_stamp(sorted([*code, package / "units.py", package / "errors.py", Path(pydantic.__file__)]))
+
+
+def _read_manifest(file: Path) -> Implementation:
+    """A manifest by its schema, parsed again where it or the code that reads it has changed. Raises InputError."""
+
+    def derive() -> str:
+        data, positions = read_yaml(file)
+        return validate_data(data, positions, Implementation).model_dump_json(by_alias=True)
+
+    kept = DERIVED.get(f"manifest {file.resolve()}", [file], derive, _schema_version())
+    try:
+        return Implementation.model_validate_json(kept)
+    except (ValueError, TypeError):
+        # Somebody else wrote it.
+        return Implementation.model_validate_json(derive())
 
 
 def _unchecked(scenario: Scenario) -> Iterable[Mistake]:
@@ -289,7 +304,7 @@ class Catalogue:
 
     def manifests_of(self, names: Collection[str]) -> list[Path]:
         """The manifests outside images/ that these implementations come from."""
-        return [file for file in self.manifests if self.manifest(file)[0].name in names]
+        return [file for file in self.manifests if self.manifest(file).name in names]
 
     @cached_property
     def _bases(self) -> list[Path]:
@@ -353,11 +368,11 @@ class Catalogue:
     @cached_property
     def _support_version(self) -> str | None:
         """Changes with all code, and with what any implementation supports; None where that cannot be told."""
-        package = Path(harness.__file__).parent
-        code = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".yaml"))
         manifests = self.implementation_files()
         releases = [path for file in manifests for path in sorted(file.parent.glob(f"{RELEASES_FOLDER}*"))]
-        return file_stamp([*code, *manifests, *releases, Path(pydantic.__file__)], repr(sorted(self.stand_ins.items())))
+        return file_stamp(
+            [*package_files(), *manifests, *releases, Path(pydantic.__file__)], repr(sorted(self.stand_ins.items()))
+        )
 
     def _scenario_mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """The mistakes of a scenario that its schema does not find."""
@@ -509,10 +524,10 @@ class Catalogue:
     def _implementations(self) -> Contestants:
         by_name: dict[str, tuple[Implementation, Path]] = {}
         for file in dict.fromkeys(self.implementation_files()):
-            implementation, positions = self.manifest(file)
+            implementation = self.manifest(file)
             if implementation.name in by_name:
                 raise InputError(
-                    f"{positions.find(('name',))[0]}: the name '{implementation.name}' is taken by "
+                    f"{read_yaml(file)[1].find(('name',))[0]}: the name '{implementation.name}' is taken by "
                     f"{by_name[implementation.name][1] / MANIFEST}",
                     "give each implementation a name of its own",
                 )
@@ -522,18 +537,17 @@ class Catalogue:
             contestants.find(name, f"--image {name}={image}: ")
         return contestants
 
-    def manifest(self, file: Path) -> tuple[Implementation, Positions]:
-        """Load an image.yaml, once, with the positions of its keys and values. Raises InputError."""
+    def manifest(self, file: Path) -> Implementation:
+        """Load an image.yaml, once. Raises InputError."""
         if file not in self._manifests:
-            data, positions = read_yaml(file)
-            implementation = validate_data(data, positions, Implementation)
+            implementation = _read_manifest(file)
             if problems := list(_wrong_manifest(implementation, file.resolve().parent)):
-                raise to_error(problems, positions)
-            self._manifests[file] = implementation, positions
+                raise to_error(problems, read_yaml(file)[1])
+            self._manifests[file] = implementation
         return self._manifests[file]
 
     @cached_property
-    def _manifests(self) -> dict[Path, tuple[Implementation, Positions]]:
+    def _manifests(self) -> dict[Path, Implementation]:
         return {}
 
     def releases(self, name: str) -> list[Release]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.catalogue import MANIFEST, Catalogue
+from harness.catalogue import MANIFEST, Catalogue, read_yaml
 from harness.errors import HarnessError, InputError
 
 
@@ -57,10 +57,10 @@ def _duplicate_colours(catalogue: Catalogue) -> list[HarnessError]:
     owners: dict[str, str] = {}
     problems: list[HarnessError] = []
     for file in catalogue.implementation_files():
-        implementation, positions = catalogue.manifest(file)
+        implementation = catalogue.manifest(file)
         owner = owners.setdefault(implementation.colour.lower(), implementation.name)
         if owner != implementation.name:
-            place = positions.find(("colour",))[0]
+            place = read_yaml(file)[1].find(("colour",))[0]
             problems.append(
                 InputError(
                     f"{place}: colour {implementation.colour} is that of {owner}", "choose one that no image has"

@@ -6,6 +6,7 @@ import codecs
 import errno
 import functools
 import gc
+import importlib
 import itertools
 import os
 import re
@@ -13,6 +14,7 @@ import shlex
 import sys
 import time
 import traceback
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,22 +23,11 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from harness.cli.cluster import cluster
 from harness.cli.completion import join_split_words
 from harness.cli.consoles import print_error, print_text
 from harness.cli.environment import require_linux, state_folder, version
-from harness.cli.gate import gate
-from harness.cli.images import images
-from harness.cli.inspect import explain, lab, list_, schema, validate
-from harness.cli.interop import interop
-from harness.cli.maintain import cache, clean, prune
-from harness.cli.quality import check, digests, divergence, equivalent, verify
-from harness.cli.releases import bisect, history
-from harness.cli.report import reports
-from harness.cli.results import compare, judge, measure, merge, plot
-from harness.cli.run import plan, reach, run, why
 from harness.cli.signals import CLOSED_PIPE, FAULT, INTERRUPTED, MET, raise_on_signal
-from harness.cli.workspace import init, require_checkout, require_workspace
+from harness.cli.workspace import require_checkout, require_workspace
 from harness.errors import HarnessError, InputError, describe_error, did_you_mean, disk_error
 
 # --- An unexpected exception: one line for people, and a log with its traceback.
@@ -141,40 +132,40 @@ def silence_output() -> None:
 # --- entry
 
 
-#: Name → command, in the order of the help. A Typer has commands below it.
-COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
-    "init": init,
-    "list": list_,
-    "images": images,
-    "validate": validate,
-    "explain": explain,
-    "schema": schema,
-    "plan": plan,
-    "run": run,
-    "reach": reach,
-    "why": why,
-    "history": history,
-    "bisect": bisect,
-    "report": reports,
-    "interop": interop,
-    "compare": compare,
-    "gate": gate,
-    "merge": merge,
-    "plot": plot,
-    "measure": measure,
-    "judge": judge,
-    "lab": lab,
-    "prune": prune,
-    "cache": cache,
-    "clean": clean,
-    "check": check,
-    "cluster": cluster,
-    "divergence": divergence,
-    "verify": verify,
-    "equivalent": equivalent,
+#: Name → module and name of the command there, in the order of the help. A Typer has commands below it.
+COMMANDS = {
+    "init": "harness.cli.workspace:init",
+    "list": "harness.cli.inspect:list_",
+    "images": "harness.cli.images:images",
+    "validate": "harness.cli.inspect:validate",
+    "explain": "harness.cli.inspect:explain",
+    "schema": "harness.cli.inspect:schema",
+    "plan": "harness.cli.run:plan",
+    "run": "harness.cli.run:run",
+    "reach": "harness.cli.run:reach",
+    "why": "harness.cli.run:why",
+    "history": "harness.cli.releases:history",
+    "bisect": "harness.cli.releases:bisect",
+    "report": "harness.cli.report:reports",
+    "interop": "harness.cli.interop:interop",
+    "compare": "harness.cli.results:compare",
+    "gate": "harness.cli.gate:gate",
+    "merge": "harness.cli.results:merge",
+    "plot": "harness.cli.results:plot",
+    "measure": "harness.cli.results:measure",
+    "judge": "harness.cli.results:judge",
+    "lab": "harness.cli.inspect:lab",
+    "prune": "harness.cli.maintain:prune",
+    "cache": "harness.cli.maintain:cache",
+    "clean": "harness.cli.maintain:clean",
+    "check": "harness.cli.quality:check",
+    "cluster": "harness.cli.cluster:cluster",
+    "divergence": "harness.cli.quality:divergence",
+    "verify": "harness.cli.quality:verify",
+    "equivalent": "harness.cli.quality:equivalent",
 }
 #: For people who work on the repository; the help does not show them.
-HIDDEN: dict[str, Callable[..., None]] = {"digests": digests}
+HIDDEN = {"digests": "harness.cli.quality:digests"}
 #: Those that need Linux for more than to read: they run labs, build images for them, or change what is there.
 LINUX_COMMANDS = frozenset(
     (
@@ -222,11 +213,44 @@ class CommandGroup(TyperGroup):
             raise ClosedPipeError from error
 
 
-class _OrderedCommands(CommandGroup):
-    """Lists commands in the order of COMMANDS. Typer would list those with subcommands last."""
+class _Commands(UserDict[str, Any]):
+    """Name → Click command, made on first access: to inspect the arguments of all commands takes 0.2 s of CPU."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*COMMANDS, *HIDDEN]
+    def __init__(self) -> None:
+        super().__init__()
+        self.data.update(dict.fromkeys((*COMMANDS, *HIDDEN)))
+
+    def __getitem__(self, name: str) -> Any:
+        if self.data[name] is None:
+            self.data[name] = _make_command(name)
+        return self.data[name]
+
+
+def load_command(name: str) -> Callable[..., None] | typer.Typer:
+    """The function of a command, or the Typer with the commands below it."""
+    module, _, attribute = (COMMANDS | HIDDEN)[name].partition(":")
+    command: Callable[..., None] | typer.Typer = getattr(importlib.import_module(module), attribute)
+    return command
+
+
+def _make_command(name: str) -> Any:
+    group, command = create_program(name), load_command(name)
+    # With a callback Typer makes a group of it, however few commands it has.
+    group.callback()(lambda: None)
+    if isinstance(command, typer.Typer):
+        group.add_typer(command, name=name)
+    else:
+        group.command(name, hidden=name in HIDDEN)(command)
+    made: Any = get_command(group)
+    return made.commands[name]
+
+
+class _OrderedCommands(CommandGroup):
+    """The commands of `harness`, in the order of COMMANDS."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.commands = _Commands()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Refuse at once what this machine cannot do."""
@@ -236,6 +260,10 @@ class _OrderedCommands(CommandGroup):
             if args[0] == "equivalent" or (args[0] == "verify" and "--reference" not in " ".join(args)):
                 require_checkout(args[0])
         return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, of which none is loaded."""
+        return [*self.commands]
 
 
 def _empty_value_error(option: str) -> HarnessError:
@@ -296,18 +324,9 @@ def harness(
     """QUIC over long, lossy and shared paths: real implementations, real queues, verdicts."""
 
 
-for _name, _command in COMMANDS.items():
-    if isinstance(_command, typer.Typer):
-        cli.add_typer(_command, name=_name)
-    else:
-        cli.command(_name)(_command)
-for _name, _command in HIDDEN.items():
-    cli.command(_name, hidden=True)(_command)
-
-
 @functools.cache
 def program() -> Any:
-    """All commands as one Click command, made once: inspecting their arguments is most of the cost of a short one."""
+    """All commands as one Click command, made once."""
     return get_command(cli)
 
 

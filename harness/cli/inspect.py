@@ -65,7 +65,7 @@ def list_(
     files = app.catalogue.scenario_files()
     scenarios = [one for file in files if (one := read(partial(app.catalogue.listed_scenario, file))) is not None]
     implementations = read(app.catalogue.implementations) or {
-        found[0].name: (found[0], file.resolve().parent)
+        found.name: (found, file.resolve().parent)
         for file in app.catalogue.implementation_files()
         if (found := read(partial(app.catalogue.manifest, file))) is not None
     }

@@ -395,6 +395,8 @@ def cluster_options(
     cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice
 ) -> ClusterOptions | None:
     """The cluster whose workers make the runs; None for none. InputError for a cluster in real time."""
+    if not (cluster or folder or files or verify):
+        return None
     from harness.execution.cluster import address
 
     if cluster and engine != EngineChoice.VIRTUAL:
@@ -610,10 +612,10 @@ class RunArguments:
 
 def with_expectations(request: Request, words: list[str] | None) -> Request:
     """A request whose scenarios have these objectives in place of their own. Raises InputError."""
-    from harness.analysis.metrics.objectives import mistakes
-
     if not words:
         return request
+    from harness.analysis.metrics.objectives import mistakes
+
     objectives = tuple(_parse_expectation(text) for text in words)
     scenarios = []
     for scenario in request.scenarios:

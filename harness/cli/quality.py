@@ -343,7 +343,7 @@ def _write_entries(app: App, reference: Path, ledger: Ledger) -> Ledger:
     """Write a ledger with new entries, and give the reference's runs the keys that they have by it."""
     from harness.evaluation.publish import rekey
     from harness.store.identity import write_ledger
-    from harness.store.parquet import is_columnar
+    from harness.store.results import is_columnar
 
     write_ledger(app.ledger_file, ledger)
     rekeyed = rekey(reference, ledger) if is_columnar(reference) else 0

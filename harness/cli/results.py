@@ -69,7 +69,7 @@ def merge(
     A run that the store has with other figures is not taken but named, and the exit code is 1.
     """
     from harness.store.merge import merge as merged
-    from harness.store.parquet import is_columnar
+    from harness.store.results import is_columnar
 
     app = open_app(store)
     if is_columnar(app.store.root):

@@ -98,6 +98,6 @@ def _stores(folder: Path) -> Iterator[Path]:
 
 
 def _is_store(folder: Path) -> bool:
-    from harness.store.parquet import is_columnar
+    from harness.store.results import is_columnar
 
     return (folder / "runs").is_dir() or is_columnar(folder)

@@ -122,8 +122,10 @@ def _names_in(words: str) -> frozenset[str] | None:
 
 def _require_known(app: App, option: str, words: str, stored_names: set[str]) -> None:
     """InputError for an implementation that is not in the checkout and has no selected runs."""
+    if words == "all":
+        return
     implementations = stored_names | app.catalogue.implementations().keys()
-    for word in [] if words == "all" else words.split(","):
+    for word in words.split(","):
         if word not in implementations:
             raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, implementations))
 

@@ -12,9 +12,9 @@ from harness.errors import ResultError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.store.identity import Ledger, cell_key
-from harness.store.parquet import ColumnStore, is_columnar, write_columns
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
-from harness.store.results import StoreReader, disk_error
+from harness.store.results import StoreReader, disk_error, is_columnar
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.evaluation.verdict import judge
 from harness.outcome import ENGINES, EngineName, Evidence, MeasuredRun, Run, proven_outcome
 from harness.scenario.schema import Scenario
 
@@ -27,6 +26,9 @@ def kept_evidence(requested: RequestedEvidence, scenario: Scenario, run: Run, me
     """What a run keeps. One that misses the objectives of its scenario counts as failed."""
     if requested != "failed":
         return requested
+    # With it come the metrics, and polars: a plan need not wait for them.
+    from harness.evaluation.verdict import judge
+
     completed = proven_outcome(run, measured).status == "completed"
     failed = not completed or judge(scenario, [(run, measured)]).status == "fail"
     return "full" if failed else "figures"

@@ -86,8 +86,7 @@ class App:
     @cached_property
     def store(self) -> Store:
         """The folder of runs, with keys of the current ledger. One that cannot be written keeps its keys."""
-        from harness.store.parquet import is_columnar
-        from harness.store.results import Store
+        from harness.store.results import Store, is_columnar
 
         store = Store(self.paths.store, self._warn)
         if not is_columnar(self.paths.store):
@@ -101,9 +100,13 @@ class App:
     @cached_property
     def stored_runs(self) -> StoreReader:
         """The store that is read: columnar if its folder has columns, else `store`."""
-        from harness.store.parquet import ColumnStore, is_columnar
+        from harness.store.results import is_columnar
 
-        return ColumnStore(self.paths.store, self._warn) if is_columnar(self.paths.store) else self.store
+        if not is_columnar(self.paths.store):
+            return self.store
+        from harness.store.parquet import ColumnStore
+
+        return ColumnStore(self.paths.store, self._warn)
 
     @cached_property
     def results(self) -> StoredResults:

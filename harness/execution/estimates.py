@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+from harness.derived import DERIVED, package_files
 from harness.errors import EngineError, ResultError
 from harness.evaluation.retention import RequestedEvidence, kept_evidence
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import cpu_model
 from harness.formatting import format_count, format_size
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import (
     STORED_BESIDE,
     TIMED_OUTCOMES,
+    CellKind,
     DurationModel,
+    DurationRatio,
     RunDuration,
+    duration_ratios,
     stored_bytes,
     written_bytes,
 )
 from harness.reading import is_regular
 from harness.store.compression import RETAINED_ENTRIES, disk_use, is_compressed
-from harness.store.parquet import ColumnStore, is_columnar
+from harness.store.provenance import cpu_model
 from harness.store.records import read_measured, read_object, read_record_bytes, read_run
-from harness.store.results import MEASURED, RUN, Store, disk_error
+from harness.store.results import MEASURED, RUN, Store, disk_error, is_columnar
 from harness.topology import Lab, build_lab
 
 #: Runs of one kind have the same scenario, client, server and engine.
@@ -286,7 +289,34 @@ def load_experience(store: Store, reference: Path, cells: Iterable[Cell]) -> Dur
             for run in runs
             if run.outcome.status in TIMED_OUTCOMES
         ]
-    if is_columnar(reference):
-        with suppress(ResultError):
-            durations += ColumnStore(reference).durations(planned)
-    return DurationModel(durations, cpu_model())
+    return DurationModel(durations, cpu_model(), _reference_ratios(reference, planned))
+
+
+#: The tables of a store in columns that durations are read from.
+_DURATION_TABLES = ("runs", "cells", "definitions")
+
+
+def _reference_ratios(reference: Path, planned: Sequence[Cell]) -> list[DurationRatio]:
+    """Ratios of the reference's runs that are similar to these cells; none of a store that cannot be read.
+
+    They are kept for later plans of such cells: polars takes a fifth of a second to load, and a cell a millisecond.
+    """
+    if not is_columnar(reference):
+        return []
+
+    def derive() -> str:
+        from harness.store.parquet import ColumnStore
+
+        return json.dumps(list(duration_ratios(ColumnStore(reference).durations(planned))))
+
+    similar_to = sorted({(cell.engine, cell.server.name, cell.scenario.name) for cell in planned})
+    files = [*(reference / f"{name}.parquet" for name in _DURATION_TABLES), *package_files()]
+    kept = DERIVED.table("durations", files, str(reference))
+    try:
+        text = derive() if kept is None else kept.get(json.dumps(similar_to), derive)
+    except ResultError:
+        return []
+    return [
+        DurationRatio(CellKind(engine, scenario, client, server, tuple(map(tuple, parameters)), many), ratio, machine)
+        for (engine, scenario, client, server, parameters, many), ratio, machine in json.loads(text)
+    ]

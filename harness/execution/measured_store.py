@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from harness.analysis.metrics import VERSION, measure_with_series
-from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
-from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult, CommandWords, point_of
 from harness.evaluation.retention import RequestedEvidence, suffices
-from harness.evaluation.verdict import judge
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import require_intact
 from harness.outcome import Cell, Evidence, MeasuredRun, Run, proven_outcome
 from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
+
+# What measures and judges is imported where it is used: it takes half a second, and a plan needs none of it.
 
 
 class StoredResults:
@@ -37,7 +34,12 @@ class StoredResults:
 
     def result_of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
-        runs = [run for run in self._store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
+        runs = self._store.runs(cell.key)
+        return self._result(cell, [run for run in runs if repetitions is None or run.repetition < repetitions])
+
+    def _result(self, cell: Cell, runs: Iterable[Run]) -> CellResult:
+        from harness.evaluation.verdict import judge
+
         pairs = tuple((run, measured) for run in runs if self._is_judgeable(run, measured := self.measured(run)))
         folders = tuple(self._store.folder(cell.key, run.repetition) for run, _ in pairs)
         verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
@@ -58,7 +60,7 @@ class StoredResults:
 
         Of cells that differ only in code and image versions the newest, unless `every` is set.
         """
-        newest: dict[object, tuple[str, Cell]] = {}
+        newest: dict[object, tuple[str, Cell, list[Run]]] = {}
         for key in self._store.cell_keys(among):
             runs = self._store.runs(key)
             if not runs or not among.include(runs[-1].cell) or not matches(runs[-1].cell):
@@ -66,8 +68,10 @@ class StoredResults:
             cell, started_at = runs[-1].cell, runs[-1].started_at
             point = key if every else point_of(cell)
             if point not in newest or newest[point][0] <= started_at:
-                newest[point] = (started_at, cell)
-        return [self.result_of(cell) for _, cell in sorted(newest.values(), key=lambda item: _sort_key(item[1]))]
+                # The runs of a whole store would take a gigabyte: they are read again, one cell after the other.
+                newest[point] = (started_at, cell, [] if among == EVERY_CELL else runs)
+        in_order = sorted(newest.values(), key=lambda item: _sort_key(item[1]))
+        return [self._result(cell, runs or self._store.runs(cell.key)) for _, cell, runs in in_order]
 
     def completed_runs(
         self, planned: Iterable[PlannedRun], retry: frozenset[str], evidence: RequestedEvidence = "figures"
@@ -99,6 +103,10 @@ class StoredResults:
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is None or _is_current(stored) or not (folder / "sim").is_dir():
             return stored
+        from harness.analysis.metrics import VERSION, measure_with_series
+        from harness.analysis.time_breakdown import attribute
+        from harness.execution.runner import require_intact
+
         try:
             require_intact(folder, run)
         except ResultError:
@@ -124,6 +132,9 @@ class StoredResults:
 
 def _is_current(stored: MeasuredRun | None) -> bool:
     """Whether the current code made a run's measurements and its time breakdown."""
+    from harness.analysis.metrics import VERSION
+    from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
+
     if stored is None or stored.version < VERSION:
         return False
     return stored.attributed is not None and stored.attributed.version >= ATTRIBUTION
@@ -134,6 +145,9 @@ def remeasure(store: Store, run: Run) -> MeasuredRun:
 
     ResultError if these files have changed; EngineError if the disk refuses.
     """
+    from harness.analysis.metrics import measure_with_series
+    from harness.execution.runner import require_intact
+
     folder = store.folder(run.cell.key, run.repetition)
     require_intact(folder, run)
     measured, series = measure_with_series(folder, run)

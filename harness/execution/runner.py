@@ -34,7 +34,7 @@ from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
 from harness.reading import open_regular, read_tree
 from harness.scenario.parameters import ROLES
-from harness.store.provenance import Provenance
+from harness.store.provenance import Provenance, cpu_model
 from harness.store.results import Store
 from harness.topology import LOADED_WAIT, SERVER_WAIT, Lab, build_lab
 from harness.topology.spec import LabFile
@@ -102,9 +102,6 @@ DOWNLOADS = "downloads"
 #: Maximum number of links and special files that a run's warnings name.
 MAX_SPECIAL_FILES = 8
 
-#: Fields of /proc/cpuinfo that identify the processor generation on x86.
-_GENERATION = {"family": "cpu family", "model": "model"}
-
 
 def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str, str]) -> dict[str, Any]:
     """Properties of the machine, with the shares of CPU time during the run."""
@@ -145,26 +142,6 @@ def with_start(outcome: Outcome, folder: Path, flows: int) -> Outcome:
         lines = tail(folder / f"{name}.log", 1)
         parts.append(f"its log ends with “{lines[-1].strip()}”" if lines else "its log is empty")
     return outcome.model_copy(update={"detail": "; ".join(parts)})
-
-
-def cpu_model() -> str:
-    """The processor of this machine: 'AMD EPYC (family 25, model 1)'; empty if the kernel names none.
-
-    Vendors and hypervisors use one name for generations with different features.
-    """
-    fields = [line.partition(":") for line in _read_lines("/proc/cpuinfo")]
-    cpu_info = {name.strip(): value.strip() for name, _, value in reversed(fields)}
-    if "model name" not in cpu_info:
-        return ""
-    generation = ", ".join(f"{word} {cpu_info[name]}" for word, name in _GENERATION.items() if name in cpu_info)
-    return f"{cpu_info['model name']} ({generation})" if generation else cpu_info["model name"]
-
-
-def _read_lines(file: str) -> list[str]:
-    try:
-        return Path(file).read_text().splitlines()
-    except OSError:
-        return []
 
 
 def _unsupported(planned: PlannedRun, error: UnsupportedError, provenance: Provenance) -> Run:

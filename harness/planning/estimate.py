@@ -8,15 +8,18 @@ implementations and by two between machines, so a fixed list of figures would no
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.derived import once_per_object
 from harness.netem import ideal_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Cell
+from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
 
 #: Wall seconds of a run in virtual time: per flow (its endpoints), per second of the lab's clock, per byte transferred.
@@ -48,23 +51,53 @@ class RunDuration:
     """The model of its processor."""
 
 
+class CellKind(NamedTuple):
+    """What of a cell says how similar it is to another one."""
+
+    engine: str
+    scenario: str
+    client: str
+    server: str
+    parameters: tuple[tuple[str, ParameterValue], ...]
+    """Sorted by name."""
+    many_flows: bool
+    """Their number then determines the time, not the implementations."""
+
+
+class DurationRatio(NamedTuple):
+    """A stored run's duration against the model's."""
+
+    kind: CellKind
+    ratio: float
+    """Natural logarithm of measured over modelled time."""
+    machine: str
+    """The model of its processor."""
+
+
+def duration_ratios(runs: Iterable[RunDuration]) -> Iterator[DurationRatio]:
+    """What `DurationModel` needs of runs that completed or timed out: a hundredth of their cells."""
+    expected: dict[str, float] = {}
+    for run in runs:
+        if run.wall <= 0:
+            continue
+        if run.cell.key not in expected:
+            expected[run.cell.key] = _engine_seconds(run.cell)
+        yield DurationRatio(_kind(run.cell), math.log(run.wall / expected[run.cell.key]), run.machine)
+
+
 class DurationModel:
     """Estimates, drawn from how long stored runs took."""
 
-    def __init__(self, runs: Iterable[RunDuration], machine: str) -> None:
-        """`runs`: stored runs that completed or timed out; `machine`: the model of this machine's processor."""
+    def __init__(self, runs: Iterable[RunDuration], machine: str, ratios: Iterable[DurationRatio] = ()) -> None:
+        """`runs`: stored runs that completed or timed out; `machine`: the model of this machine's processor; `ratios`:
+        those of further runs.
+        """
         self._machine = machine
         self._durations: dict[Hashable, list[float]] = {}
-        expected: dict[str, float] = {}
-        for run in runs:
-            if run.wall <= 0:
-                continue
-            if run.cell.key not in expected:
-                expected[run.cell.key] = _engine_seconds(run.cell)
-            ratio = math.log(run.wall / expected[run.cell.key])
-            for machine in dict.fromkeys((run.machine, "")):
-                for place in _group_keys(run.cell, machine):
-                    self._durations.setdefault(place, []).append(ratio)
+        for item in itertools.chain(duration_ratios(runs), ratios):
+            for machine in dict.fromkeys((item.machine, "")):
+                for place in _group_keys(item.kind, machine):
+                    self._durations.setdefault(place, []).append(item.ratio)
         self._factors: dict[Hashable, float] = {}
 
     def expected_seconds(self, cell: Cell) -> float:
@@ -74,7 +107,7 @@ class DurationModel:
     def _factor(self, cell: Cell) -> float:
         # The most similar runs of this machine; if it has none with this engine, those of any machine.
         for machine in (self._machine, ""):
-            for place in _group_keys(cell, machine):
+            for place in _group_keys(_kind(cell), machine):
                 if place in self._factors:
                     return self._factors[place]
                 if ratios := self._durations.get(place):
@@ -83,16 +116,24 @@ class DurationModel:
         return 1.0
 
 
-def _group_keys(cell: Cell, machine: str) -> Iterator[Hashable]:
+def _kind(cell: Cell) -> CellKind:
+    return CellKind(
+        cell.engine,
+        cell.scenario.name,
+        cell.client.name,
+        cell.server.name,
+        tuple(sorted(cell.parameters.items())),
+        len(cell.scenario.flows) >= MANY_FLOWS,
+    )
+
+
+def _group_keys(kind: CellKind, machine: str) -> Iterator[Hashable]:
     """Keys of the groups of runs that a cell belongs to, the most similar group first."""
-    scenario, client, server = cell.scenario.name, cell.client.name, cell.server.name
-    common = cell.engine, machine
-    parameters = tuple(sorted(cell.parameters.items()))
+    engine, scenario, client, server, parameters, many_flows = kind
+    common = engine, machine
     yield *common, "cell", scenario, client, server, parameters
     yield *common, "pair there", scenario, client, server
     yield *common, "server there", scenario, server
-    # With many flows their number determines the time, not the implementations.
-    many_flows = len(cell.scenario.flows) >= MANY_FLOWS
     yield *common, "server", server, many_flows
     yield *common, "anything", many_flows
     yield *common, "anything"

@@ -38,7 +38,6 @@ from harness.execution.events import (
 )
 from harness.formatting import format_count
 from harness.outcome import ENGINES, Cell
-from harness.report.results import verdict_span
 from harness.report.terminal import styled_text
 
 #: Longest silence without a terminal, seconds.
@@ -268,6 +267,9 @@ class ProgressPrinter:
             self._say(f"{format_count(event.lost, 'run')} left out for want of the image {event.name}")
 
     def _finished(self, event: RunFinished) -> None:
+        # With it come the metrics, and polars: a plan, which prints durations as this does, need not wait for them.
+        from harness.report.results import verdict_span
+
         self._ran += 1
         outcome, run = event.outcome, event.run
         running = self._runs.pop((event.cell.key, run.repetition), None)

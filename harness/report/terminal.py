@@ -6,12 +6,16 @@ column, each row becomes a block of lines.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
+from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -43,33 +47,60 @@ _MAX_WORD = 12
 
 def render_terminal(document: Document, console: Console) -> None:
     """Print a document. Control characters in its texts are written out, and nothing in them is markup."""
-    _print_blocks(document.blocks, console)
+    for is_line, parts in itertools.groupby(_parts(document.blocks), lambda part: isinstance(part, _Line)):
+        lines = [part for part in parts if isinstance(part, _Line)] if is_line else []
+        if lines and console.color_system is None:
+            # Together, since each print takes its time.
+            console.print(_PlainLines(lines), soft_wrap=True)
+            continue
+        for part in lines or parts:
+            if isinstance(part, _Line):
+                text = Text(part.indent) + styled_text(part.phrase)
+                console.print(text, style=part.style or None, soft_wrap=True)
+            else:
+                console.print(part)
 
 
-def _print_blocks(blocks: Iterable[Block], console: Console) -> None:
+def _parts(blocks: Iterable[Block]) -> Iterator[_Line | FittedTable]:
     for block in blocks:
         if block.medium == "markdown":
             continue
         match block:
             case Heading():
-                _print_line(block.text, "bold", console)
+                yield _Line(block.text, "bold")
             case Paragraph():
-                _print_line(block.text, block.style, console)
+                yield _Line(block.text, block.style)
             case BulletList():
-                for item in block.items:
-                    _print_line(item, block.style, console, indent="  ")
+                yield from (_Line(item, block.style, "  ") for item in block.items)
             case Verbatim():
-                for line in block.lines:
-                    _print_line(line, "dim", console, indent="  ")
+                yield from (_Line(line, "dim", "  ") for line in block.lines)
             case Details():
-                _print_line(block.summary, "italic", console)
-                _print_blocks(block.blocks, console)
+                yield _Line(block.summary, "italic")
+                yield from _parts(block.blocks)
             case Table():
-                console.print(FittedTable(block.of("terminal")))
+                yield FittedTable(block.of("terminal"))
 
 
-def _print_line(phrase: Phrase, style: str, console: Console, indent: str = "") -> None:
-    console.print(Text(indent) + styled_text(phrase), style=style or None, soft_wrap=True)
+@dataclass(frozen=True)
+class _Line:
+    """A line of any length, which is not folded."""
+
+    phrase: Phrase
+    style: str
+    indent: str = ""
+
+
+@dataclass(frozen=True)
+class _PlainLines:
+    """Lines without colours."""
+
+    lines: Sequence[_Line]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a segment a line."""
+        for line in self.lines:
+            text = line.indent + escape_controls(plain_text(line.phrase))
+            yield Segment(f"{text.expandtabs(console.tab_size)}\n")
 
 
 def styled_text(phrase: Phrase) -> Text:
@@ -130,7 +161,8 @@ class FittedTable:
             yield Text(f"{notice} (COLUMNS={needed} gives them)", style="dim")
         for part in parts:
             selected = sorted([*names, *part])
-            yield self._grid(selected, self._spread(selected, widths, room))
+            spread = self._spread(selected, widths, room)
+            yield self._plain_grid(selected, spread) if console.color_system is None else self._grid(selected, spread)
 
     def _spread(self, selected: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
         """Return the widths, with spare room of a part given to its text columns as far as they need it."""
@@ -157,16 +189,36 @@ class FittedTable:
     def _text(self, index: int) -> int:
         """Width of the widest cell of a column. The name of a reference line counts by its longest word."""
         column, widest = self.columns[index], 0
-        for row in self.table.rows:
-            content = escape_controls(plain_text(row.cells[index]))
+        for row, texts in zip(self.table.rows, self._texts, strict=True):
+            content = texts[index]
             widest = max(widest, _width(_wrap_name(content) if row.reference and column.identifies else content))
         return widest
+
+    @cached_property
+    def _texts(self) -> list[list[str]]:
+        """The cells of every row, as they are printed."""
+        return [[escape_controls(plain_text(cell)) for cell in row.cells] for row in self.table.rows]
+
+    def _plain_grid(self, selected: Sequence[int], widths: Sequence[int]) -> _PlainGrid:
+        """The same as `_grid`, for a console without colours."""
+        columns = [self.columns[index] for index in selected]
+        chosen_widths = [widths[index] for index in selected]
+        headings = [_fitted_heading(column, width) for column, width in zip(columns, chosen_widths, strict=True)]
+        grid = _PlainGrid(headings, chosen_widths, [column.right for column in columns])
+        ruled = False
+        for row, texts in zip(self.table.rows, self._texts, strict=True):
+            if row.reference and not self._says(row, selected):
+                continue
+            if row.reference and not ruled:
+                grid.section_after, ruled = len(grid.rows) - 1, True
+            grid.rows.append([texts[index] for index in selected])
+        return grid
 
     def _grid(self, selected: Sequence[int], widths: Sequence[int]) -> Grid:
         grid = Grid(header_style="bold")
         for index in selected:
             column, width = self.columns[index], widths[index]
-            heading = _heading(column, folded=_width(_heading(column, folded=False)) > width)
+            heading = _fitted_heading(column, width)
             justify: Literal["left", "right"] = "right" if column.right else "left"
             grid.add_column(Text(heading), justify=justify, overflow="fold", min_width=width, max_width=width)
         ruled = False
@@ -200,6 +252,11 @@ def _heading(column: Column, *, folded: bool) -> str:
     return heading.replace(".", ".\n") if folded and column.identifies else heading
 
 
+def _fitted_heading(column: Column, width: int) -> str:
+    """The heading of a column of that width."""
+    return _heading(column, folded=_width(_heading(column, folded=False)) > width)
+
+
 def _wrap_name(name: str) -> str:
     """A reference line's name as it is folded: at its words, and within long ones."""
     return "\n".join(word[:_MAX_WORD] for word in name.split())
@@ -230,3 +287,71 @@ def _split_columns(columns: Sequence[int], widths: Sequence[int], room: int) -> 
         part.append(index)
         space -= widths[index] + _PADDING
     yield part
+
+
+# --- A table as lines without colours: what Rich prints of the same one, to the character.
+#
+# Rich makes segments of every word of every cell, with its style. A pipe and a file have no styles.
+
+
+@dataclass
+class _PlainGrid:
+    """Columns of fixed widths, with borders as Rich's HEAVY_HEAD has them. Longer texts are folded."""
+
+    headings: Sequence[str]
+    widths: Sequence[int]
+    """Of each column, without its padding."""
+    right: Sequence[bool]
+    """Whether the texts of a column stand at its right."""
+    rows: list[list[str]] = field(default_factory=list)
+    section_after: int | None = None
+    """The row below which a line is."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a segment a line."""
+        for line in self._lines(console, options):
+            yield Segment(f"{line}\n")
+
+    def _lines(self, console: Console, options: ConsoleOptions) -> Iterator[str]:
+        borders = box.HEAVY_HEAD.substitute(options, safe=console.safe_box)
+        outer = [width + 2 for width in self.widths]
+        head, row = (
+            (borders.head_left, borders.head_vertical, borders.head_right),
+            (borders.mid_left, borders.mid_vertical, borders.mid_right),
+        )
+        yield borders.get_top(outer)
+        yield from _joined(self._cells(self.headings, console, "bottom"), head)
+        yield borders.get_row(outer, "head")
+        for number, texts in enumerate(self.rows):
+            yield from _joined(self._cells(texts, console, "top"), row)
+            if number == self.section_after:
+                yield borders.get_row(outer, "row")
+        yield borders.get_bottom(outer)
+
+    def _cells(self, texts: Sequence[str], console: Console, blank: Literal["top", "bottom"]) -> list[list[str]]:
+        """The lines of each cell of a row, as many for each; blank ones above (`bottom`) or below the text."""
+        cells = [
+            _folded(text, width, right, console)
+            for text, width, right in zip(texts, self.widths, self.right, strict=True)
+        ]
+        height = max(map(len, cells))
+        for lines, width in zip(cells, self.widths, strict=True):
+            missing = [" " * width] * (height - len(lines))
+            lines[:] = [*missing, *lines] if blank == "bottom" else [*lines, *missing]
+        return cells
+
+
+def _folded(text: str, width: int, right: bool, console: Console) -> list[str]:
+    """The lines of a text, each as wide as its column."""
+    # Where each character takes a column, and none is a line's end.
+    if len(text) <= width and cell_len(text) == len(text) and "\n" not in text and "\t" not in text:
+        return [text.rstrip().rjust(width) if right else text.ljust(width)]
+    lines = Text(text).wrap(console, width, justify="right" if right else "left", overflow="fold")
+    # A column of no width has marks alone, which Rich cuts off.
+    return [line.plain if width else "" for line in lines]
+
+
+def _joined(cells: Sequence[Sequence[str]], borders: tuple[str, str, str]) -> Iterator[str]:
+    left, between, right = borders
+    for lines in zip(*cells, strict=True):
+        yield f"{left} {f' {between} '.join(lines)} {right}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, FiniteFloat
@@ -81,10 +82,10 @@ class Parameter:
 
     def canonical(self, value: object) -> ParameterValue:
         """A value as written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
-        canonical = self._canonical(str(_word(value)).strip())
+        canonical = _canonical(self.kind, str(_word(value)).strip())
         number = self.number(canonical)
         if self.bounds is not None and number is not None:
-            minimum, maximum = (self.number(self._canonical(bound)) for bound in self.bounds)
+            minimum, maximum = (self.number(_canonical(self.kind, bound)) for bound in self.bounds)
             if minimum is not None and maximum is not None and not minimum <= number <= maximum:
                 raise UnfitError(
                     f"{canonical} is no {self.name} that an endpoint could have: {self.bounds[0]} to {self.bounds[1]}",
@@ -92,33 +93,44 @@ class Parameter:
                 )
         return canonical
 
-    def _canonical(self, text: str) -> ParameterValue:
-        if self.kind == "size":
-            return str(Size.parse(text))
-        if self.kind == "duration":
-            return str(Duration.parse(text))
-        if self.kind == "count":
-            if not re.fullmatch(r"[0-9]{1,18}", text):
-                raise UnfitError(f"{format_value(text)} is not {_HOW['count']}", "write digits alone, such as 10")
-            return int(text)
-        if self.kind == "switch" and text not in ("on", "off"):
-            raise UnfitError(f"{format_value(text)} is neither on nor off", "write on or off")
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", text):
-            raise UnfitError(f"{format_value(text)} is not {_HOW['word']}", "letters, digits, '.', '_', '+' and '-'")
-        return text
-
     def number(self, value: ParameterValue) -> float | None:
         """A canonical value as a number: bytes, seconds or a count; None for a word."""
-        if self.kind == "size":
-            return float(Size.parse(str(value)).bytes)
-        if self.kind == "duration":
-            return Duration.parse(str(value)).seconds
-        return float(value) if self.kind == "count" else None
+        return _number(self.kind, str(value))
 
     @property
     def written(self) -> str:
         """Description of how its values are written."""
         return _HOW[self.kind]
+
+
+#: Values are few, and each stands in many manifests: most of the time that these take to read was spent here.
+_MOST_VALUES = 4096
+
+
+@lru_cache(_MOST_VALUES)
+def _canonical(kind: Kind, text: str) -> ParameterValue:
+    if kind == "size":
+        return str(Size.parse(text))
+    if kind == "duration":
+        return str(Duration.parse(text))
+    if kind == "count":
+        if not re.fullmatch(r"[0-9]{1,18}", text):
+            raise UnfitError(f"{format_value(text)} is not {_HOW['count']}", "write digits alone, such as 10")
+        return int(text)
+    if kind == "switch" and text not in ("on", "off"):
+        raise UnfitError(f"{format_value(text)} is neither on nor off", "write on or off")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", text):
+        raise UnfitError(f"{format_value(text)} is not {_HOW['word']}", "letters, digits, '.', '_', '+' and '-'")
+    return text
+
+
+@lru_cache(_MOST_VALUES)
+def _number(kind: Kind, value: str) -> float | None:
+    if kind == "size":
+        return float(Size.parse(value).bytes)
+    if kind == "duration":
+        return Duration.parse(value).seconds
+    return float(value) if kind == "count" else None
 
 
 #: In packets: a million full ones take about a second at 10 Gbit/s.

@@ -20,8 +20,7 @@ from typing import IO
 
 import zstandard
 
-from harness.capture.artefacts import QLOG
-from harness.capture.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulator_folders
+from harness.capture.files import ARCHIVE, CAPTURES, GZIP, QLOG, ZSTD, simulator_folders
 from harness.engine.process_owner import lives, owner
 from harness.reading import is_regular, open_regular
 from harness.writing import replacement_stream

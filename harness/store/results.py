@@ -27,9 +27,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import polars as pl
 from pydantic import TypeAdapter
 
 from harness.engine.images.contents import Contents, is_digest
@@ -42,20 +41,23 @@ from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.compression import compress_artefacts, remove_artefacts, remove_qlogs
 from harness.store.identity import Ledger, cell_key
 from harness.store.records import (
-    SERIES_SCHEMA,
     OtherSchemaError,
-    TableError,
     describe_read_error,
-    read_frame,
     read_measured,
     read_object,
     read_record_bytes,
     read_run,
-    write_frame,
 )
 from harness.writing import limit_modes, replace_file
 
+if TYPE_CHECKING:
+    import polars as pl
+
+# Tables are read and written where they are used: polars takes a fifth of a second, and plans need none of it.
+
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
+#: The file that marks a folder as a store in columns (`harness.store.parquet`).
+COLUMNS_MARKER = "runs.parquet"
 #: The lab of a run in real time, to be brought up by hand: files and folders in the run's folder.
 BY_HAND = ("compose.yaml", "cell.env", "plan", "by-hand")
 #: The folder of a cell's replaced runs, in the cell's folder.
@@ -93,6 +95,11 @@ def _is_folder(place: Path) -> bool:
     except OSError:
         return False
     return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def is_columnar(root: Path) -> bool:
+    """Whether a folder holds a store in columns."""
+    return (root / COLUMNS_MARKER).is_file()
 
 
 class StoreReader(Protocol):
@@ -239,6 +246,8 @@ class Store:
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.timeseries`), or None; an unreadable file is reported."""
+        from harness.store.frames import SERIES_SCHEMA, TableError, read_frame
+
         file = self.folder(key, repetition) / SERIES
         try:
             return None if file_status(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)
@@ -413,6 +422,8 @@ class Store:
         """
         try:
             if series is not None:
+                from harness.store.frames import write_frame
+
                 write_frame(series, folder / SERIES)
             if measured is not None:
                 replace_file(folder / MEASURED, measured.model_dump_json(by_alias=True, indent=1).encode())

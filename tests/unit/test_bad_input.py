@@ -61,7 +61,7 @@ def test_what_the_bad_files_are_made_of_is_good(tmp_path: Path) -> None:
     (tmp_path / "sequence.yaml").write_text(SEQUENCE)
     assert catalogue().scenario(tmp_path / "sequence.yaml").title == "Three segments"
     (tmp_path / "image.yaml").write_text(MANIFEST)
-    assert catalogue().manifest(tmp_path / "image.yaml")[0].name == "mine"
+    assert catalogue().manifest(tmp_path / "image.yaml").name == "mine"
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.cli import completion, main
-from harness.cli.entry import COMMANDS
+from harness.cli.entry import load_command
 from harness.report.plots.registry import plots
 from harness.scenario.parameters import PARAMETERS
 from tests.examples import ROOT, catalogue
@@ -121,7 +121,7 @@ def test_h_is_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 def test_plan_takes_what_run_takes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     import inspect
 
-    run, plan = (inspect.signature(COMMANDS[name]).parameters for name in ("run", "plan"))
+    run, plan = (inspect.signature(load_command(name)).parameters for name in ("run", "plan"))
     assert [*run, "shards"] == list(plan)
     assert {"scenarios", "jobs", "fresh", "retry", "draw"} <= set(run)
     for command in ("run", "plan"):

@@ -7,14 +7,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness import derived
+from harness.catalogue import Catalogue, Positions, read_yaml
+from harness.catalogue import catalogue as catalogue_module
 from harness.derived import DerivedTable, DerivedValues, once_per_object
 from harness.engine import docker_cli
 from harness.engine.docker_cli import inspect_images
 from harness.errors import EngineError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -170,3 +175,43 @@ def test_lists_and_plans_load_no_measuring() -> None:
     code = "import sys, harness.execution.checkout, harness.report.catalogue; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "polars", "cryptography", "scipy", "distributed", "altair", "harness.analysis"} & {*loaded}
+
+
+#: The names of these images are known without Docker: they are built here.
+_PLAN = ("plan", "satellite/medium", "--clients", "ngtcp2", "--servers", "picoquic")
+
+
+@pytest.mark.parametrize("words", [("list",), _PLAN], ids=["list", "plan"])
+def test_the_second_list_and_plan_load_neither_tables_nor_metrics(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The first one derives what depends on files, and keeps it: durations of the reference, checked scenarios."""
+    text = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    environment = {**os.environ, "HARNESS_STATE": str(tmp_path), "HARNESS_STORE": str(tmp_path / "none")}
+    command = [sys.executable, "-c", text, *words]
+    first, second = (
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    heavy = {"polars", "numpy", "scipy", "altair", "distributed", "harness.analysis", "harness.capture.artefacts"}
+    assert not heavy & {*second.stderr.split()}
+
+
+def test_a_manifest_that_somebody_damaged_in_the_kept_values_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled: None
+) -> None:
+    file, times = ROOT / "images" / "quiche" / "image.yaml", list[Path]()
+
+    def read(path: Path) -> tuple[Any, Positions]:
+        times.append(path)
+        return read_yaml(path)
+
+    values = _kept(tmp_path)
+    monkeypatch.setattr(catalogue_module, "DERIVED", values)
+    monkeypatch.setattr(catalogue_module, "_schema_version", lambda: "code")
+    monkeypatch.setattr(catalogue_module, "read_yaml", read)
+    first, second = (Catalogue(ROOT).manifest(file) for _ in range(2))
+    assert first == second and times == [file]
+    (kept,) = values._values.values()
+    for damaged in ("{", kept["value"].replace('"name":"quiche"', '"name":7'), None, 3):
+        kept["value"] = damaged
+        assert Catalogue(ROOT).manifest(file) == first
+    assert times == [file] * 5

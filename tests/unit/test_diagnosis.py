@@ -12,7 +12,6 @@ from rich.console import Console
 from harness.analysis.metrics import VERSION as MEASURING
 from harness.analysis.time_breakdown import VERSION, attribute
 from harness.evaluation.cell_result import CellResult, attributions
-from harness.execution import measured_store
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, State, StateShare
 from harness.report import diagnosis
@@ -247,7 +246,7 @@ def test_what_is_of_today_is_not_looked_for_again(tmp_path: Path, monkeypatch: p
     def never(*_: object) -> Attributed:
         raise AssertionError("it is of today")
 
-    monkeypatch.setattr(measured_store, "attribute", never)
+    monkeypatch.setattr("harness.analysis.time_breakdown.attribute", never)
     assert StoredResults(store, store).measured(made) == first
     # A store that is not written to is shown as it is.
     assert StoredResults(store, None).measured(made) == first

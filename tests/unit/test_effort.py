@@ -35,7 +35,10 @@ def test_the_families_that_took_longest_come_first() -> None:
 def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longest() -> None:
     page = "<!-- verdicts --><!-- /verdicts -->"
     made = with_verdicts(page, [*STORED, of("satellite/medium", 9000, virtual=None)])
-    assert "4 cells in virtual time. Their 6 runs took 0.1 h of virtual time, and 2.6 h of one core" in made
+    assert (
+        "4 cells in virtual time. Their 6 runs' transfers took 0.1 h of virtual time. With the labs' set-up that was 2.6 h of one core"
+        in made
+    )
     assert "Longest were `studies` 2.0 h, `queue` 0.5 h, `satellite` 0.1 h." in made
 
 

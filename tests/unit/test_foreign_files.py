@@ -24,10 +24,11 @@ from harness.evaluation.regression.baseline import read_comparison
 from harness.execution.measured_store import StoredResults
 from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
+from harness.store.frames import SERIES_SCHEMA, TableError, read_frame
 from harness.store.identity import Ledger
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
-from harness.store.records import MAX_RECORD_SIZE, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
+from harness.store.records import MAX_RECORD_SIZE, read_measured, read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from tests.plot_runs import download_run
 from tests.unit.shared_flows import write_two_flows
@@ -285,7 +286,7 @@ def test_series_of_something_else_are_none(
 
 
 def test_a_table_has_room_for_so_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.store.records.MAX_ROWS", 9)
+    monkeypatch.setattr("harness.store.frames.MAX_ROWS", 9)
     pl.DataFrame({"t": [0.0] * 10}).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(TableError, match="10 rows, and there is room for 9"):
         read_frame(tmp_path / "t.parquet", SERIES_SCHEMA)

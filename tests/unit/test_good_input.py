@@ -256,7 +256,7 @@ def _accepts(file: Path) -> bool:
     try:
         if file.name == "image.yaml":
             catalogue()._manifests.pop(file, None)
-            _tells(catalogue().manifest(file)[0])
+            _tells(catalogue().manifest(file))
         else:
             _runs(catalogue().scenario(file))
     except InputError as error:

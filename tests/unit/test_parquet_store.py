@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -24,10 +25,14 @@ from harness.outcome import (
     Run,
     Transfer,
 )
+from harness.store import parquet
+from harness.store.cell_names import CellNames
+from harness.store.frames import read_frame
 from harness.store.identity import Equivalence, Ledger, with_key
-from harness.store.parquet import ColumnStore, is_columnar, write_columns
+from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import TABLES, StoredRun
-from tests.examples import cell, images, implementation
+from harness.store.results import is_columnar
+from tests.examples import cell, images, implementation, scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 _WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -130,6 +135,42 @@ def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> No
     assert store.series(key, 2) is None
     assert store.contents("d1") == contents
     assert store.contents("d2") is None
+
+
+def test_the_runs_of_one_scenario_are_read_without_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, other = cell(), cell(scenario(name="test/other"), seed=2)
+    entries = [
+        StoredRun(
+            Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at=""),
+            MeasuredRun(version=1, measurements=(Measurement(name="goodput", value=1.0, unit="Mbit/s"),)),
+        )
+        for made in (ours, other)
+    ]
+    write_columns(tmp_path, entries, [])
+    keys_read: dict[str, list[set[str]]] = {}
+
+    def read(file: Path, *words: Any, **more: Any) -> pl.DataFrame:
+        frame = read_frame(file, *words, **more)
+        if "key" in frame.columns:
+            keys_read.setdefault(file.stem, []).append({*frame["key"]})
+        return frame
+
+    monkeypatch.setattr(parquet, "read_frame", read)
+    results = StoredResults(store := ColumnStore(tmp_path), None)
+    names = CellNames(scenarios=frozenset({ours.scenario.name}))
+    (result,) = results.find(among=names)
+    assert [run.cell.key for run, _ in result.runs] == [ours.key]
+    assert result.runs[0][1] == entries[0].measured
+    keys_read.pop("cells")
+    assert keys_read == {
+        name: [{ours.key}] if name in ("runs", "measurements") else [set()]
+        for name in ("runs", "transfers", "measurements", "observations", "links")
+    }
+    # Those of others are there for whoever asks.
+    assert {item.cell.key for item in results.find()} == {ours.key, other.key}
+    assert store.measured(other.key, 0) == entries[1].measured
 
 
 def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come(tmp_path: Path) -> None:

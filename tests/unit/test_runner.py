@@ -10,9 +10,9 @@ import pytest
 from harness.capture.artefacts import capture_digests
 from harness.capture.files import ARCHIVE, CAPTURES
 from harness.errors import ResultError
-from harness.execution import runner
 from harness.execution.runner import require_intact
 from harness.outcome import Outcome, Run
+from harness.store import provenance
 from harness.store.compression import compress_artefacts
 from tests.examples import cell
 
@@ -61,9 +61,9 @@ def test_captures_that_were_compressed_are_those_of_the_run(stored: Run, tmp_pat
 
 def test_a_processor_is_told_from_another_generation_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "processor : 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\nprocessor : 1\nmodel : 9\n"
-    monkeypatch.setattr(runner, "_read_lines", lambda file: text.splitlines())
-    assert runner.cpu_model() == "AMD EPYC (family 25, model 1)"
-    monkeypatch.setattr(runner, "_read_lines", lambda file: ["model name : virtual"])
-    assert runner.cpu_model() == "virtual"
-    monkeypatch.setattr(runner, "_read_lines", lambda file: ["Hardware : a board"])
-    assert runner.cpu_model() == ""
+    monkeypatch.setattr(provenance, "_read_lines", lambda file: text.splitlines())
+    assert provenance.cpu_model() == "AMD EPYC (family 25, model 1)"
+    monkeypatch.setattr(provenance, "_read_lines", lambda file: ["model name : virtual"])
+    assert provenance.cpu_model() == "virtual"
+    monkeypatch.setattr(provenance, "_read_lines", lambda file: ["Hardware : a board"])
+    assert provenance.cpu_model() == ""

@@ -100,6 +100,31 @@ def test_no_width_drops_anything(heads: list[tuple[str, bool]], width: int) -> N
             assert f"{name}0" in text and f"{name}1" in text
 
 
+_TEXTS = st.text("ab de\u00e9\u4e16\u0301\t\n-", max_size=40)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(_TEXTS, st.booleans(), st.booleans(), st.integers(0, 12)), min_size=1, max_size=5).flatmap(
+        lambda heads: st.tuples(
+            st.just(heads),
+            st.lists(st.tuples(st.lists(_TEXTS, min_size=len(heads), max_size=len(heads)), st.booleans()), max_size=4),
+        )
+    ),
+    st.integers(20, 160),
+)
+def test_a_table_without_colours_is_what_one_with_colours_is(
+    made: tuple[list[tuple[str, bool, bool, int]], list[tuple[list[str], bool]]], width: int
+) -> None:
+    heads, texts = made
+    # Every column has a heading, and so a width.
+    shown = [Column(f"h{name}", right=right, identifies=told, text=text) for name, right, told, text in heads]
+    table = FittedTable(Table(shown, [Row(cells, reference=reference) for cells, reference in texts], "t"))
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=True, color_system="truecolor").print(table)
+    assert _printed(table, width) == re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+
+
 # --- how wide
 
 

@@ -34,10 +34,11 @@ from harness.reading.parquet import read_footer
 from harness.report.plots.stored import run_folder
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.compression import compress_artefacts
+from harness.store.frames import SERIES_SCHEMA, TableError, read_frame
 from harness.store.merge import merge
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
-from harness.store.records import SERIES_SCHEMA, TableError, read_frame, read_run
+from harness.store.records import read_run
 from harness.store.results import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab
 from harness.topology.lab_file import LabFacts
@@ -474,7 +475,7 @@ def test_a_table_is_not_read_that_would_become_too_much(
 ) -> None:
     frame.write_parquet(tmp_path / "t.parquet", compression="zstd")
     assert (tmp_path / "t.parquet").stat().st_size < 10_000
-    monkeypatch.setattr(f"harness.store.records.{limit}", 1000)
+    monkeypatch.setattr(f"harness.store.frames.{limit}", 1000)
     with pytest.raises(TableError, match=why):
         read_frame(tmp_path / "t.parquet", SERIES_SCHEMA)
 

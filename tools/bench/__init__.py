@@ -15,6 +15,7 @@ from rich.console import Console
 
 from harness.execution import App
 from tools.bench.cluster import Cluster
+from tools.bench.commands import Commands
 from tools.bench.entries import ENTERED, Entries
 from tools.bench.real import RealTime
 from tools.bench.session import Line, Session
@@ -22,6 +23,7 @@ from tools.bench.validation import LinkValidation
 from tools.bench.virtual import VirtualTime
 
 PARTS: dict[str, type[Session]] = {
+    "commands": Commands,
     "virtual": VirtualTime,
     "links": LinkValidation,
     "kernel": Entries,

@@ -34,7 +34,8 @@ from harness.planning.sweep import dimensions, is_dimension
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation, Part
 from harness.store.identity import with_key
-from harness.store.parquet import ColumnStore, is_columnar
+from harness.store.parquet import ColumnStore
+from harness.store.results import is_columnar
 
 CAMPAIGN = "campaign.yaml"
 #: Sets of one cost that a search asks for at once: as many on every machine, so that it goes the same way on all.

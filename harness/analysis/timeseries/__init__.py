@@ -20,7 +20,7 @@ from harness.analysis.timeseries.grid import BIN, GRID, NO_POINTS, Points
 from harness.analysis.timeseries.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.timeseries.network import bottleneck_series, file_series, network_series, wire_series
 from harness.analysis.timeseries.sender import sender_series, sender_states
-from harness.store.records import SERIES_SCHEMA
+from harness.store.frames import SERIES_SCHEMA
 
 #: In place of a flow's number: the bottleneck towards the clients, all flows together, and the bottleneck in the other
 #: direction (only if a flow sends in that direction). Those of several paths have lower numbers (`bottleneck_number`).

@@ -13,9 +13,8 @@ from pydantic import Field, TypeAdapter
 from harness.errors import InputError, ResultError
 from harness.evaluation.publish import publish_runs
 from harness.evaluation.regression.decision import ChangeStatus, Decision
-from harness.store.parquet import is_columnar
 from harness.store.records import describe_read_error, read_object
-from harness.store.results import StoreReader, disk_error
+from harness.store.results import StoreReader, disk_error, is_columnar
 
 _COMPARISON_FILE = "compared.json"
 #: Standings of cells that have no baseline, or for which the runs show no change.

@@ -6,11 +6,11 @@ It holds what a folder of runs does, except their artefacts. It is read like one
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 from pydantic import BaseModel
@@ -22,6 +22,7 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.planning.estimate import TIMED_OUTCOMES, RunDuration
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.cell_names import EVERY_CELL, CellNames
+from harness.store.frames import MAX_OBJECT_VALUES, TableError, read_frame, write_frame
 from harness.store.parquet.tables import (
     NON_NULL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -34,28 +35,13 @@ from harness.store.parquet.tables import (
     read_measured,
     read_run,
 )
-from harness.store.records import (
-    MAX_OBJECT_VALUES,
-    OtherSchemaError,
-    TableError,
-    describe_read_error,
-    parse_json_object,
-    read_frame,
-    write_frame,
-)
+from harness.store.records import OtherSchemaError, describe_read_error, parse_json_object
 
 #: Errors of a row that was not written here: a definition that it names is missing, or its texts are no records.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 #: Columns of cells by which the runs similar to a planned one are chosen; and the number of cells that stand for all
 #: others of a server or an engine.
 _SIMILARITY, _STAND_INS = ("engine", "server", "scenario"), 60
-#: The file that marks a folder as a store in columns.
-MARKER_FILE = "runs.parquet"
-
-
-def is_columnar(root: Path) -> bool:
-    """Whether a folder holds a store in columns."""
-    return (root / MARKER_FILE).is_file()
 
 
 class _RunError(ResultError):
@@ -73,6 +59,8 @@ class ColumnStore:
         self.root = root.resolve()
         self._warn = warn
         self._warned: set[Path] = set()
+        self._expected: frozenset[str] = frozenset()
+        """The cells whose rows are read, until those of others are asked for."""
 
     def folder(self, key: str, repetition: int) -> Path:
         """The name of a run: its path in a folder of runs."""
@@ -80,13 +68,14 @@ class ColumnStore:
 
     def cell_keys(self, among: CellNames = EVERY_CELL) -> list[str]:
         """Keys of the cells that have runs, and these names."""
-        keys = self._rows_of["runs"].keys
         if among == EVERY_CELL:
-            return sorted(keys)
-        cells = self._table("cells")
+            return sorted(self._rows("runs").keys)
+        cells = self._table("cells", columns=("key", "scenario", "client", "server"))
         for column, names in (("scenario", among.scenarios), ("client", among.clients), ("server", among.servers)):
             cells = cells if names is None else cells.filter(pl.col(column).is_in(list(names)))
-        return sorted(keys & {*cells["key"]})
+        # Whoever asks reads the runs of these cells next, so the rows of no others need be in memory.
+        self._expected = frozenset(cells["key"])
+        return sorted(self._expected & self._rows("runs", self._expected).keys)
 
     def _run_row(self, key: str, repetition: int) -> Row | None:
         rows = self._run_rows("runs", key, repetition)
@@ -105,7 +94,7 @@ class ColumnStore:
     def runs(self, key: str) -> list[Run]:
         """All readable finished runs of a cell, by repetition."""
         runs = []
-        for number in sorted(self._rows_of["runs"].of_cell(key)):
+        for number in sorted(self._rows("runs", {key}).of_cell(key)):
             try:
                 run = self.run(key, number)
             except _RunError as error:
@@ -190,12 +179,15 @@ class ColumnStore:
 
     # --- rows
 
-    def _table(self, name: str) -> pl.DataFrame:
+    def _table(self, name: str, keys: Set[str] | None = None, columns: Collection[str] = ()) -> pl.DataFrame:
+        """A table, or its rows of some cells, or some of its columns."""
         file = self.root / f"{name}.parquet"
         try:
             # Series stay a frame; rows of other tables become objects.
-            frame = read_frame(file, TABLES[name], values=None if name == "series" else MAX_OBJECT_VALUES)
-            if missing := sorted(REQUIRED_COLUMNS[name] - {*frame.columns}):
+            most = None if name == "series" else MAX_OBJECT_VALUES
+            schema = {column: kind for column, kind in TABLES[name].items() if not columns or column in columns}
+            frame = read_frame(file, schema, values=most, keys=keys)
+            if missing := sorted((REQUIRED_COLUMNS[name] & {*schema}) - {*frame.columns}):
                 raise TableError(f"it has no column {format_value(missing[0])}")
             for column in frame.select(NON_NULL_COLUMNS & {*frame.columns}):
                 if column.null_count():
@@ -212,22 +204,25 @@ class ColumnStore:
             f"{self.root}: run {key}/{repetition} is none of this format: {why}", "use the harness that wrote it"
         )
 
+    def _rows(self, name: str, keys: Set[str] | None = None) -> _RowsByCell:
+        """The rows of a table that has some of every cell: of these cells at least; of all without."""
+        known = self._tables.get(name)
+        if known is None or not known.covers(keys):
+            # The second time somebody asks for others: then the whole table, instead of a part for each.
+            part = self._expected if known is None and keys is not None and keys <= self._expected else None
+            known = self._tables[name] = _RowsByCell(self._table(name, part), part)
+        return known
+
     @cached_property
-    def _rows_of(self) -> Mapping[str, _RowsByRun]:
-        """Table → its rows, of the tables that have some of every run."""
-        return _Tables(lambda name: _RowsByRun(self._table(name)))
+    def _tables(self) -> dict[str, _RowsByCell]:
+        return {}
 
     def _run_rows(self, table: str, key: str, repetition: int) -> list[Row]:
-        return self._rows_of[table].of_cell(key).get(repetition, [])
+        return self._rows(table, {key}).of_cell(key).get(repetition, [])
 
     @cached_property
     def _definitions(self) -> Mapping[str, BaseModel]:
         return _Definitions(self.root / "definitions.parquet", self._table("definitions"))
-
-    @cached_property
-    def _cells(self) -> dict[tuple[str, int], Row]:
-        """(key, build) → row."""
-        return {(row["key"], row["build"]): row for row in self._table("cells").iter_rows(named=True)}
 
     @cached_property
     def _parsed_cells(self) -> dict[tuple[str, int], Cell]:
@@ -236,7 +231,9 @@ class ColumnStore:
     def _cell(self, key: str, build: int) -> Cell:
         build_key = key, build
         if build_key not in self._parsed_cells:
-            self._parsed_cells[build_key] = read_cell(self._cells[build_key], self._definitions)
+            self._parsed_cells[build_key] = read_cell(
+                self._rows("cells", {key}).of_cell(key)[build][-1], self._definitions
+            )
         return self._parsed_cells[build_key]
 
     @cached_property
@@ -259,34 +256,24 @@ class ColumnStore:
         return contents
 
 
-class _Tables(dict[str, "_RowsByRun"]):
-    """Name → table, each read on first access."""
-
-    def __init__(self, read: Callable[[str], _RowsByRun]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __missing__(self, name: str) -> _RowsByRun:
-        self[name] = table = self._read(name)
-        return table
-
-
-class _RowsByRun:
-    """The rows of a table by cell and repetition. A cell's become objects when they are asked for, since a report of
-    one scenario needs a hundredth of them.
+class _RowsByCell:
+    """The rows of a table by cell and repetition, or build for the cells themselves. A cell's become objects when they
+    are asked for, since a report of one scenario needs a hundredth of them.
     """
 
     #: The last cells whose rows are kept: one run after the other is read, with its measurements.
     _KEPT_CELLS = 64
 
-    def __init__(self, frame: pl.DataFrame) -> None:
+    def __init__(self, frame: pl.DataFrame, part: Set[str] | None) -> None:
+        """`part`: the cells whose rows the frame has; None for all."""
+        self._part = part
         self._frame = frame.sort("key", maintain_order=True)
         lengths = self._frame["key"].rle().struct.field("len").cast(pl.Int64)
         starts = lengths.cum_sum() - lengths
         names = self._frame["key"].gather(starts)
         self._places = dict(zip(names, zip(starts, lengths, strict=True), strict=True))
         self._columns = self._frame.columns
-        self._repetition = self._columns.index("repetition")
+        self._number = self._columns.index("repetition" if "repetition" in self._columns else "build")
         self._recent: dict[str, dict[int, list[Row]]] = {}
 
     @property
@@ -294,18 +281,30 @@ class _RowsByRun:
         """The keys of all its cells."""
         return self._places.keys()
 
+    def covers(self, keys: Set[str] | None) -> bool:
+        """Whether it has all rows of these cells; of all cells for None."""
+        return self._part is None or (keys is not None and keys <= self._part)
+
     def of_cell(self, key: str) -> Mapping[int, list[Row]]:
-        """Repetition → rows, in the table's order."""
+        """Repetition or build → rows, in the table's order."""
         if key not in self._recent:
-            by_repetition: dict[int, list[Row]] = {}
-            for values in self._frame.slice(*self._places.get(key, (0, 0))).rows():
-                by_repetition.setdefault(values[self._repetition], []).append(
-                    dict(zip(self._columns, values, strict=True))
-                )
+            by_number: dict[int, list[Row]] = {}
+            for values in self._values_of(*self._places.get(key, (0, 0))):
+                by_number.setdefault(values[self._number], []).append(dict(zip(self._columns, values, strict=True)))
             if len(self._recent) >= self._KEPT_CELLS:
                 del self._recent[next(iter(self._recent))]
-            self._recent[key] = by_repetition
+            self._recent[key] = by_number
         return self._recent[key]
+
+    def _values_of(self, start: int, length: int) -> Sequence[tuple[Any, ...]]:
+        if self._part is None:
+            return self._frame.slice(start, length).rows()
+        return self._every_row[start : start + length]
+
+    @cached_property
+    def _every_row(self) -> list[tuple[Any, ...]]:
+        """All rows of a part, as a slice for each cell takes as long as a hundred rows."""
+        return self._frame.rows()
 
 
 class _Definitions(Mapping[str, BaseModel]):

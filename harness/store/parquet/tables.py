@@ -31,7 +31,8 @@ from harness.outcome import (
     Transfer,
 )
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.records import SERIES_SCHEMA, parse_json, parse_json_object, require_schema
+from harness.store.frames import SERIES_SCHEMA
+from harness.store.records import parse_json, parse_json_object, require_schema
 
 # --- Records as rows of a table, and back: the columns of a model are its fields.
 
@@ -135,7 +136,7 @@ class ModelTable(Generic[Record]):
     def _read(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for column in self._columns:
             if column.field in row:
-                value = column.read(row)
+                value = row[column.field] if column.kind == "plain" else column.read(row)
                 if value is None and column.kind in ("list", "json"):
                     # None stands for a column that a file's older rows did not have.
                     value = self._model.model_fields[column.field].default
