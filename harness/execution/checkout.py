@@ -67,7 +67,6 @@ class App:
     ) -> None:
         """`warn`: called for stored runs that cannot be read; `stand_ins`: implementation → replacement image."""
         self.paths = places
-        self._stand_ins = dict(stand_ins)
         self.ledger_file = places.root / LEDGER
         self.ledger = read_ledger(self.ledger_file)
         """Equivalent digests of engines, simulator and images."""

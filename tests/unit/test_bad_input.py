@@ -139,8 +139,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         manifests: tuple[Path, ...],
         check: Callable[[Scenario], Sequence[Mistake]],
         stand_ins: Mapping[str, str],
+        workspace: Path | None,
     ) -> Catalogue:
-        return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
+        own = manifests or stand_ins or workspace
+        return Catalogue(root, manifests, check, stand_ins, workspace) if own else catalogue()
 
     monkeypatch.setattr("harness.execution.checkout.Catalogue", read)
     monkeypatch.setattr("harness.execution.image_inventory.ImageInventory.unavailable", lambda self: {})

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +157,8 @@ class Installed:
 
     prefix: Path
     home: Path
+    shell: tuple[str, ...] = ()
+    """What starts it, if that is not this process."""
 
     def __call__(self, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command of it, in a folder. No folder of the checkout is in its environment."""
@@ -164,9 +166,14 @@ class Installed:
             name: value for name, value in os.environ.items() if not name.startswith(("HARNESS_", "PYTHON", "XDG_"))
         }
         return subprocess.run(
-            [str(self.prefix / "bin" / "harness"), *words], cwd=folder, capture_output=True, text=True, check=False,
-            env={**kept, "HOME": str(self.home), **variables},
+            [*self.shell, str(self.prefix / "bin" / "harness"), *words], cwd=folder, capture_output=True, text=True,
+            check=False, env={**kept, "HOME": str(self.home), **variables},
         )  # fmt: skip
+
+    def in_bash(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        """The same, typed into bash: the program looks which shell has started it."""
+        # Of one command alone bash would make itself that command.
+        return replace(self, shell=("bash", "-c", '"$0" "$@"; exit $?'))(folder, *words)
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +272,7 @@ def test_what_needs_the_history_of_the_code_says_so(installed: Installed, tmp_pa
 
 
 def test_one_command_installs_the_completion_of_a_shell(installed: Installed, tmp_path: Path) -> None:
-    made = installed(tmp_path, "--install-completion", "bash")
+    made = installed.in_bash(tmp_path, "--install-completion")
     assert made.returncode == 0, made.stderr
     (script,) = installed.home.rglob("harness.sh")
     assert "_HARNESS_COMPLETE=complete_bash" in script.read_text()
