@@ -26,7 +26,6 @@ NOT_MENDED = {
     "docs/picoquic.md": "studies/picoquic",
     "docs/published.md": "studies/published",
     "docs/queues.md": "studies/queues",
-    "docs/remembered.md": "studies/remembered",
     "docs/reordering.md": "studies/reordering",
     "docs/results.md": "tools/reference/readme.py and the rankings' sentences",
     "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
