@@ -140,6 +140,16 @@ class ListedScenario:
     repetitions: int
 
 
+@dataclass(frozen=True)
+class _ReadScenario:
+    """A scenario by its schema, its file's positions and data, and the files that it names."""
+
+    scenario: Scenario
+    positions: Positions
+    data: Mapping[str, Any]
+    named_files: tuple[Path, ...]
+
+
 @cache
 def _schema_version() -> str | None:
     """Changes with the code that a scenario's validity depends on, and with its profiles."""
@@ -323,46 +333,38 @@ class Catalogue:
     def listed_scenario(self, file: Path) -> ListedScenario:
         """A scenario file for a list: as its schema has it, and whether a lab can run it is not checked.
 
-        It is read again only where it has changed, or a file that it may name, or the code that reads it.
+        It is read again only where it has changed, or a file that it names, or the code that reads it.
         """
+        read = cache(lambda: self._read_scenario(file))
 
         def derive() -> list[str | int]:
-            scenario = self._read_scenario(file)[0]
+            scenario = read().scenario
             return [scenario.name, scenario.title, scenario.repetitions]
 
-        beside = (path for path in self._files_beside(file.parent) if path.suffix != ".yaml")
-        name = f"listed {file.resolve()} {self.scenario_name(file)}"
-        return ListedScenario(*DERIVED.get(name, [file, *beside], derive, _schema_version()))
+        name, version = f"{file.resolve()} {self.scenario_name(file)}", _schema_version()
+        named = DERIVED.get(f"named by {name}", [file], lambda: [str(path) for path in read().named_files], version)
+        return ListedScenario(*DERIVED.get(f"listed {name}", [file, *map(Path, named)], derive, version))
 
-    def _files_beside(self, folder: Path) -> list[Path]:
-        """What scenarios of a folder may name: all files there and below."""
-        if folder not in self._beside:
-            self._beside[folder] = sorted(path for path in folder.rglob("*") if path.is_file())
-        return self._beside[folder]
-
-    @cached_property
-    def _beside(self) -> dict[Path, list[Path]]:
-        return {}
-
-    def _read_scenario(self, file: Path) -> tuple[Scenario, Positions, Mapping[str, Any]]:
-        """The scenario by its schema, and its file's positions and data."""
+    def _read_scenario(self, file: Path) -> _ReadScenario:
         data, positions = read_yaml(file)
-        return validate_data(data, positions, Scenario, {"name": self.scenario_name(file)}), positions, data
+        named_files: list[Path] = []
+        scenario = validate_data(data, positions, Scenario, {"name": self.scenario_name(file)}, named_files)
+        return _ReadScenario(scenario, positions, data, tuple(dict.fromkeys(named_files)))
 
     def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
-        scenario, positions, data = self._read_scenario(file)
+        read = self._read_scenario(file)
+        scenario, positions = read.scenario, read.positions
 
         def check() -> bool:
             # The same mistake of flows that one entry stands for is one.
-            entries = _entries_of_flows(data["flows"])
+            entries = _entries_of_flows(read.data["flows"])
             problems = dict.fromkeys(_as_written(mistake, entries) for mistake in self._scenario_mistakes(scenario))
             if problems:
                 raise to_error(problems, positions)
             return True
 
-        beside = (path for path in self._files_beside(file.parent) if path.suffix != ".yaml")
         name = f"checked {file.resolve()} {self.scenario_name(file)}"
-        DERIVED.get(name, [file, *beside], check, self._support_version)
+        DERIVED.get(name, [file, *read.named_files], check, self._support_version)
         return scenario, positions
 
     @cached_property

@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import InputError
-from harness.scenario.schema import FOLDER, FORMS, Part
+from harness.scenario.schema import FOLDER, FORMS, NAMED_FILES, Part
 from harness.scenario.validation_errors import Location, Mistake, find_mistakes
 
 # --- A YAML file → plain data with positions, within limits that no sensible file reaches.
@@ -327,15 +327,25 @@ def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) 
     return validate_data(*read_yaml(file), model, extra)
 
 
-def validate_data(data: Any, positions: Positions, model: type[M], extra: Mapping[str, object] | None = None) -> M:
-    """Validate the data of a file as `model`. Raises InputError with all problems."""
+def validate_data(
+    data: Any,
+    positions: Positions,
+    model: type[M],
+    extra: Mapping[str, object] | None = None,
+    named_files: list[Path] | None = None,
+) -> M:
+    """Validate the data of a file as `model`. Raises InputError with all problems.
+
+    `named_files` gets the files that the data names and that were read, too: traces, recordings of page loads.
+    """
     file = positions.file
     if not isinstance(data, dict):
         raise InputError(f"{file}:1:1: expected a mapping of keys to values", "see scenarios/ and images/ for examples")
     content = {**(extra or {}), **data}
+    # Files that a scenario names are in its folder.
+    context = {FOLDER: file.parent, NAMED_FILES: [] if named_files is None else named_files}
     try:
-        # Files that a scenario names are in its folder.
-        return model.model_validate(content, context={FOLDER: file.parent})
+        return model.model_validate(content, context=context)
     except ValidationError as errors:
         raise to_error(find_mistakes(errors, content, model, FORMS), positions) from errors
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from harness.cli.workspace import ROOT
 from harness.outcome import EngineName
 from tests.chaos.judge import cells_of
+from tests.chaos.machine import stolen_share
 from tests.chaos.scene import Scene, lives_of
 from tests.chaos.schedule import Planned
 from tests.chaos.stage import Ended, Stage
@@ -38,6 +39,10 @@ class Told:
 
     fault: Planned
     trial: Trial
+
+
+class StolenError(GroundError):
+    """The hypervisor left no real time to make an undisturbed run in."""
 
 
 class Chaos:
@@ -107,6 +112,8 @@ class Chaos:
                 return cells_of(ended)
             ended = stage.start(f"more{number}").wait()
         if not complete(cells_of(ended), stage.engine):
+            if stage.engine == "compose" and (share := stolen_share(stage.store)):
+                raise StolenError(f"no real time to be had: the hypervisor took {share:.0%} of the processor's")
             raise GroundError(f"an undisturbed command failed ({ended.code}):\n{ended.stderr}\n{ended.stdout[-2000:]}")
         return cells_of(ended)
 

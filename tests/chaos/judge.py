@@ -59,7 +59,8 @@ class Judge:
             self._add_problem(f"exit code 0, and not everything was met: {outcomes(cells)}")
         if any(cell["verdict"] in ("fail", "unsupported") for cell in cells):
             self._add_problem(f"a verdict against an implementation: {[cell['sentence'] for cell in cells]}")
-        if kind.must_complete and verb != "measure" and not self.cells_match(cells, part=verb != "run"):
+        whole = self.cells_match(cells, part=verb != "run")
+        if kind.must_complete and verb != "measure" and not whole and not self._is_stolen():
             self._add_problem(f"the disturbed command was not unharmed: {outcomes(cells)}; {last_words(ended)}")
         self._runs("after the disturbed command")
 
@@ -67,6 +68,13 @@ class Judge:
         """Whether cells show what is shown undisturbed; `part`: of the runs that were there before."""
         whole = bool(cells) if part else complete(cells, self._truth.engine)
         return whole and [verdict_of(cell) for cell in cells] == [verdict_of(cell) for cell in self._truth.cells]
+
+    def _is_stolen(self) -> bool:
+        """Whether runs in real time are spoilt, and the hypervisor took the time of each: no fault of the harness."""
+        share = machine.stolen_share(self._stage.store) if self._truth.engine == "compose" else 0.0
+        if share:
+            self._scene.note(f"not judged: the hypervisor took {share:.0%} of the processor's time")
+        return share > 0
 
     def judge_output(self, name: str, ended: Ended) -> None:
         """Look at how a command ended, and at what it printed."""
@@ -131,7 +139,7 @@ class Judge:
         """Look at the command after a fault."""
         cells = cells_of(ended)
         self.judge_output("the next command", ended)
-        if ended.code != MET or not self.cells_match(cells):
+        if (ended.code != MET or not self.cells_match(cells)) and not self._is_stolen():
             self._add_problem(f"the next command ended with {ended.code}: {outcomes(cells)}; {last_words(ended)}")
         self._runs("after the next command")
         now = self._stage.finished()

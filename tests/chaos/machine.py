@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from harness.engine.docker.host_jitter import SETTINGS
 
 #: What the harness puts on its containers and networks.
 LABEL = "org.quic-lab.owner"
+#: From this share of the processor's time on that the hypervisor takes, a spoilt run is its doing.
+STOLEN = 0.02
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,28 @@ def processes() -> dict[int, Process]:
                 pid = int(folder.name)
                 found[pid] = Process(pid, head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]))
     return found
+
+
+def stolen_shares(store: Path) -> list[float]:
+    """The share of the processor's time that the hypervisor took, for each spoilt run of a store.
+
+    A run is spoilt where its link was not the requested one, or where an endpoint was starved. What a fault has damaged
+    is left out.
+    """
+    shares = []
+    for file in store.glob("runs/*/*/measured.json"):
+        with suppress(OSError, ValueError):
+            run = json.loads(file.read_bytes())
+            link = run.get("link")
+            if link is not None and (run["starved"] or not link["valid"]):
+                shares.append(link["steal"] or 0.0)
+    return shares
+
+
+def stolen_share(store: Path) -> float:
+    """The least of those shares where the hypervisor spoilt every spoilt run, else zero."""
+    least = min(stolen_shares(store), default=0.0)
+    return least if least >= STOLEN else 0.0
 
 
 def below(pid: int) -> list[Process]:

@@ -19,6 +19,7 @@ import yaml
 from harness.engine.images import rootfs_export
 from harness.engine.images.cache import Cache
 from harness.execution import App, CheckoutPaths
+from tests.chaos.machine import stolen_share, stolen_shares
 from tests.examples import ROOT
 from tools.bench.virtual import busy_cores
 
@@ -34,8 +35,6 @@ CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 #: How often a command is given while the machine does not keep a link's time, and the seconds that all tests together may
 #: spend on what it spoils.
 ATTEMPTS, PATIENCE = 4, 600.0
-#: From this share of the processor's time on that the hypervisor takes, a spoilt run is its doing.
-STOLEN = 0.02
 #: How early a client's move may seem, s: it counts from when it read its clock on sending its first datagram, and the
 #: capture from when that datagram came by, a moment later; in real time that moment is as long as the machine wants.
 EARLY = {"virtual": 1e-5, "compose": 1e-3}
@@ -100,11 +99,7 @@ class Harness:
         )  # fmt: skip
 
     def stolen_shares(self) -> list[float]:
-        """Of each stored run whose link was not the one asked for, or in which somebody was starved: how much of the
-        processor's time was stolen then."""
-        found = [json.loads(file.read_text()) for file in self.store.glob("runs/*/*/measured.json")]
-        proofs = [(one["link"], one["starved"]) for one in found if one["link"] is not None]
-        return [link["steal"] or 0.0 for link, starved in proofs if starved or not link["valid"]]
+        return stolen_shares(self.store)
 
     def run_until_proven(self, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """`run`, and once more for what a busy machine has spoilt, as a user would. Nothing spoils virtual time.
@@ -123,9 +118,8 @@ class Harness:
             _patience.seconds_left -= time.monotonic() - began
             if _patience.seconds_left <= 0:
                 break
-        stolen = self.stolen_shares()
-        if stolen and min(stolen) >= STOLEN:
-            pytest.skip(f"no real time to be had: the hypervisor took {min(stolen):.0%} of the processor's")
+        if share := stolen_share(self.store):
+            pytest.skip(f"no real time to be had: the hypervisor took {share:.0%} of the processor's")
         return process
 
     def cells(self, *words: str, timeout: float = 900) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ from harness.capture.capture import Capture
 from harness.store.records import read_run
 from studies.handover.claims import FIRST, SECOND
 from tests import window_rule
-from tests.lab.conftest import ATTEMPTS, EARLY, STOLEN, Harness
+from tests.chaos.machine import STOLEN
+from tests.lab.conftest import ATTEMPTS, EARLY, Harness
 
 VIRTUAL = ("--engine", "virtual")
 #: A client that rebinds its socket, one that migrates, and one that knows of nothing.

@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 from harness import derived
-from harness.catalogue import Catalogue, json_schema, load
+from harness.catalogue import Catalogue, Positions, json_schema, load, read_yaml
 from harness.catalogue import catalogue as catalogue_module
 from harness.errors import InputError
 from harness.scenario.schema import Implementation, Scenario
@@ -206,3 +206,41 @@ def test_a_scenario_is_checked_again_only_where_something_changed(
     for _ in range(2):
         with pytest.raises(InputError, match="wrong"):
             read()
+
+
+def test_a_list_looks_at_the_files_that_a_scenario_names_and_at_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A scenario may stand in '/': what is beside it is not the harness's business.
+    monkeypatch.setattr(derived, "_SETTLED", -60.0)
+    values = derived.DerivedValues()
+    values.keep_in(tmp_path / "kept" / "derived.json")
+    monkeypatch.setattr(catalogue_module, "DERIVED", values)
+    file, trace, other = (tmp_path / name for name in ("mine.yaml", "traces/lte.trace", "other.trace"))
+    trace.parent.mkdir()
+    trace.write_text("1\n2\n3\n")
+    other.write_text("1\n")
+    file.write_text(SCENARIO.replace("rate: 50 Mbit/s", "rate: {trace: traces/lte.trace}"))
+    assert "trace" in file.read_text()
+    reads: list[Path] = []
+
+    def read(path: Path) -> tuple[Any, Positions]:
+        reads.append(path)
+        return read_yaml(path)
+
+    def rglob(self: Path, pattern: str) -> Iterable[Path]:
+        raise AssertionError(f"{self} is searched for {pattern}")
+
+    monkeypatch.setattr(catalogue_module, "read_yaml", read)
+    monkeypatch.setattr(catalogue_module, "_schema_version", lambda: "code")
+    monkeypatch.setattr(Path, "rglob", rglob)
+    first = Catalogue(ROOT).listed_scenario(file)
+    other.write_text("1\n2\n")
+    assert Catalogue(ROOT).listed_scenario(file) == first
+    assert reads == [file]
+    trace.write_text("1\n2\n3\n4\n")
+    assert Catalogue(ROOT).listed_scenario(file) == first
+    assert reads == [file, file]
+    trace.unlink()
+    with pytest.raises(InputError, match=r"lte\.trace cannot be read: No such file"):
+        Catalogue(ROOT).listed_scenario(file)

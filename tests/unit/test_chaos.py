@@ -229,3 +229,16 @@ def test_what_the_machine_did_is_no_figure_though_two_runs_agreed_on_it(tmp_path
     agree = agreed(seen("one", 0.5, 50.0), seen("other", 0.5, 50.0))
     assert agree == {key: value for key, value in seen("third", 0.1, 50.0).items() if key in agree}
     assert agree != {key: value for key, value in seen("fourth", 0.5, 49.0).items() if key in agree}
+
+
+@pytest.mark.parametrize(("steal", "judged"), [(0.4, False), (0.01, True), (None, True)])
+def test_a_link_that_the_hypervisor_spoilt_is_not_judged(
+    scene: Scene, truth: Truth, steal: float | None, judged: bool
+) -> None:
+    (folder,) = scene.stage.run_folders()
+    (folder / "measured.json").write_text(json.dumps({"link": {"valid": False, "steal": steal}, "starved": []}))
+    real, ended = replace(truth, engine="compose"), _ended(3, cell={**CELL, "outcomes": {"infrastructure": 1}})
+    judge = Judge(KIND, scene, real)
+    judge.judge_next(ended, {})
+    assert any("the next command ended with 3" in problem for problem in judge.problems) is judged
+    assert any("not judged" in action for action in scene.actions) is not judged

@@ -76,7 +76,16 @@ from harness.scenario.schema.scenario import (
 )
 from harness.scenario.schema.segments import MAXIMUM_SEGMENTS, Proxy, Segment
 from harness.scenario.schema.study import LEAST_RESOLUTION, DesignKind, Experiment
-from harness.scenario.schema.trace import FOLDER, OPPORTUNITY, TUNNEL_HEADER, Property, Trace, TraceContent, Traced
+from harness.scenario.schema.trace import (
+    FOLDER,
+    NAMED_FILES,
+    OPPORTUNITY,
+    TUNNEL_HEADER,
+    Property,
+    Trace,
+    TraceContent,
+    Traced,
+)
 
 __all__ = [
     "DISCIPLINES",
@@ -96,6 +105,7 @@ __all__ = [
     "MAXIMUM_SEGMENTS",
     "MTU",
     "NAME",
+    "NAMED_FILES",
     "NAME_OR_RELEASE",
     "ONE_SIDED",
     "OPPORTUNITY",

@@ -11,15 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.reading import read_regular
 from harness.scenario.schema.base import FILE_BESIDE, OBJECT_NAME, PRIORITY, Part
-from harness.scenario.schema.trace import FOLDER, READ
+from harness.scenario.schema.trace import FOLDER, READ, read_named_file
 from harness.units import Duration, Rate, Size
 
 #: Maximum number of requests of one flow: their URLs are words of one command line.
@@ -135,7 +133,7 @@ class Page(Part):
         name = str(value["har"])
         if re.match(FILE_BESIDE, name) is None:
             raise UnfitError(f"'{name}' is no file beside the scenario", "write har: page.har, say")
-        data = _read_har(Path(folder) / name, name)
+        data = read_named_file(name, "", info.context or {}, _LARGEST_HAR)
         return {"har": name, "objects": list(_har_objects(data, name)), "digest": hashlib.sha256(data).hexdigest()}
 
     @model_validator(mode="after")
@@ -192,13 +190,6 @@ class Page(Part):
             for item in self.objects
             for _ in range(item.count)
         )
-
-
-def _read_har(file: Path, name: str) -> bytes:
-    try:
-        return read_regular(file.parent.resolve() / file.name, _LARGEST_HAR)
-    except OSError as error:
-        raise UnfitError(f"{name} cannot be read: {error.strerror}", "it stands beside the scenario") from error
 
 
 def _har_objects(data: bytes, name: str) -> Iterator[dict[str, JsonValue]]:

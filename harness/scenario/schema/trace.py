@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 Property = Literal["rate", "delay", "loss"]
 """What a trace may be of."""
 
-#: Key of pydantic's validation context: the folder of the scenario's file.
-FOLDER = "folder"
+#: Keys of pydantic's validation context: the folder of the scenario's file, and a list of the files that the scenario
+#: names, which grows as they are read.
+FOLDER, NAMED_FILES = "folder", "named files"
 #: Of a file, and of a Parquet file's content: an hour of steps of 1 ms in three columns, as text.
 MAX_BYTES = 160 << 20
 #: Characters of a file that a run's record holds; a longer one must be where the run is made.
@@ -186,7 +187,7 @@ def read_trace(item: Mapping[str, Any], name: Property, info: ValidationInfo) ->
         if not written.digest:
             raise UnfitError(f"{name}: a trace is a file beside a scenario's file", "write the scenario into a file")
         return written
-    data = _read_bytes(Path(folder) / written.trace, written.trace)
+    data = read_named_file(written.trace, "the trace ", info.context or {}, MAX_BYTES)
     digest = hashlib.sha256(data).hexdigest()
     if written.digest and written.digest != digest:
         raise UnfitError(
@@ -222,13 +223,18 @@ def _pack(data: bytes) -> str:
     return packed if len(packed) <= MAX_PACKED else ""
 
 
-def _read_bytes(file: Path, name: str) -> bytes:
+def read_named_file(name: str, kind: str, context: Mapping[str, Any], limit: int) -> bytes:
+    """The content of a file that a scenario names, at most `limit` bytes. UnfitError, which begins with `kind`.
+
+    `context` is that of the validation. The file is added to its NAMED_FILES.
+    """
+    file = Path(context[FOLDER]) / name
+    context[NAMED_FILES].append(file)
     try:
-        return read_regular(file.parent.resolve() / file.name, MAX_BYTES)
+        return read_regular(file.parent.resolve() / file.name, limit)
     except OSError as error:
-        raise UnfitError(
-            f"the trace {name} cannot be read: {error.strerror}", "it stands beside the scenario"
-        ) from error
+        text = f"{kind}{name} cannot be read: {error.strerror}"
+        raise UnfitError(text, "it stands beside the scenario") from error
 
 
 def _check_values(trace: Trace, name: Property) -> None:
