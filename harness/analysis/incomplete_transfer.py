@@ -15,7 +15,7 @@ from harness.capture import qlog
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import FIN, RST, SYN, Capture
 from harness.capture.counters import transfer_growth
-from harness.capture.files import read_bytes
+from harness.capture.files import map_content
 from harness.capture.quic.invariants import Form
 from harness.outcome.measured import Unfinished, Voice
 from harness.scenario.parameters import ROLES, Role
@@ -162,8 +162,9 @@ def _logged_sizes(view: RunView, window: TransferWindow, role: Role) -> list[int
     """
     sizes: list[int] = []
     for path in traces_of(view, window, role)[:1]:
-        lines = qlog.find_event_lines(read_bytes(path), b'packet_sent"')
-        sizes += [int(size[1]) for line in lines or () if (size := _LENGTH.search(line)) is not None]
+        lines = list(qlog.find_event_lines(map_content(path), b'packet_sent"'))
+        if None not in lines:
+            sizes += [int(size[1]) for line in lines if line and (size := _LENGTH.search(line)) is not None]
     return sizes
 
 

@@ -46,7 +46,7 @@ _ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
 #: Payload bytes visible of an IPv4 datagram.
 _VISIBLE = pcap.HEAD - 42
 #: Parts of a capture, of a quarter of a million packets each, that are in memory before they are joined.
-_PARTS_IN_MEMORY = 4
+_PARTS_IN_MEMORY = 16
 
 
 @dataclass(frozen=True)

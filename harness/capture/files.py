@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import mmap
 import os
 import stat
 import tarfile
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
+from harness.capture.memmap import MAX_IN_MEMORY, unnamed_file
 from harness.reading import UnfitFileError, checked_size, file_status, open_regular, too_large_error
 from harness.topology.lab_file import LabFacts
 
@@ -240,17 +242,43 @@ def open_file(path: Path) -> BinaryIO:
     return file
 
 
+class _Member(io.RawIOBase):
+    """A member of an archive that is read from its start on; of a truncated archive, the part that is there."""
+
+    def __init__(self, file: BinaryIO, archive: tarfile.TarFile, size: int) -> None:
+        """The archive has just been read up to the member's content."""
+        self._file, self._archive, self._left = file, archive, size
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._archive.close()
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: Any, /) -> int:
+        stream = cast(BinaryIO, self._archive.fileobj)
+        content = stream.read(min(len(buffer), self._left))
+        self._left -= len(content)
+        buffer[: len(content)] = content
+        return len(content)
+
+
 def _open_member(archive: Path, name: str) -> BinaryIO:
-    data = read_bytes(archive)
+    file = open_file(archive)
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as members:
-            # In a truncated archive the last member may be truncated, too.
-            member = next((member for member in members if member.name == name), None)
+        members = tarfile.open(fileobj=file, mode="r|", bufsize=_BUFFER)  # noqa: SIM115
+        member = next((member for member in members if member.name == name), None)
+        if member is None:
+            raise FileNotFoundError(f"{archive} holds no {name}")
+        return io.BufferedReader(_Member(file, members, member.size), _BUFFER)
     except tarfile.TarError as error:
+        file.close()
         raise OSError(f"{archive}: no archive: {error}") from error
-    if member is None:
-        raise FileNotFoundError(f"{archive} holds no {name}")
-    return io.BytesIO(data[member.offset_data : member.offset_data + member.size])
+    except OSError:
+        file.close()
+        raise
 
 
 def read_bytes(path: Path, limit: int | None = None) -> bytes:
@@ -267,6 +295,33 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
     if len(content) > limit:
         raise too_large_error(limit, path)
     return content
+
+
+#: The decompressed content of a file, in memory or in an unnamed file whose pages the kernel takes back as it needs.
+Content = bytes | mmap.mmap
+
+
+def map_content(path: Path) -> Content:
+    """As `read_bytes`, for files that may be large: a trace of a gigabyte's transfer has 400 MB."""
+    with open_file(path) as file:
+        content = file.read(MAX_IN_MEMORY)
+        if len(content) < MAX_IN_MEMORY:
+            return content
+        with unnamed_file() as copy:
+            # Not the file itself: whoever shortened it would end this process.
+            while content:
+                copy.write(content)
+                if copy.tell() > MAX_SIZE:
+                    raise too_large_error(MAX_SIZE, path)
+                content = file.read(_BUFFER)
+            copy.flush()
+            return mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def count_word(content: Content, word: bytes) -> int:
+    """How often a word that does not overlap itself occurs."""
+    starts = range(0, len(content), _BUFFER)
+    return sum(content[start : start + _BUFFER + len(word) - 1].count(word) for start in starts)
 
 
 def content_digest(path: Path) -> str:

@@ -11,13 +11,13 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-#: Bytes from which on an array is on the disk: a column of a million packets.
-MAX_IN_MEMORY = 8 << 20
+#: Bytes from which on an array is on the disk: a column of 131,072 packets, 190 MB.
+MAX_IN_MEMORY = 1 << 20
 #: Rows that are copied together.
 _PART = 1 << 18
 #: Files that may be large (FHS 3.0 §5.15): /tmp is memory on many machines.
@@ -32,14 +32,19 @@ def allocate(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     size = math.prod(shape) * kind.itemsize
     if size < MAX_IN_MEMORY:
         return np.empty(shape, kind)
-    folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with unnamed_file() as file:
         if hasattr(os, "posix_fallocate"):
             # Writing to a hole in the file would end this process if the disk were full.
             os.posix_fallocate(file.fileno(), 0, size)
         else:
             file.truncate(size)
         return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
+
+
+def unnamed_file() -> IO[bytes]:
+    """A file that is deleted as soon as nobody has it open or mapped; its folder may be large. OSError."""
+    folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
+    return tempfile.TemporaryFile(dir=folder)
 
 
 def concatenate(parts: Sequence[Array]) -> Array:

@@ -65,7 +65,7 @@ def parse(data: bytes) -> Records:
     return _frames(data, offsets, order, unit, truncated=end != len(data))
 
 
-def read_parts(file: BinaryIO, size: int = 1 << 25) -> Iterator[Records]:
+def read_parts(file: BinaryIO, size: int = 1 << 23) -> Iterator[Records]:
     """As `parse`, in parts of about `size` bytes of the file, at least one. Only the last can be `truncated`."""
     data = file.read(_FILE_HEADER)
     order, unit = _parse_file_header(data)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.capture import qlog
-from harness.capture.files import read_bytes
+from harness.capture.files import map_content
 from harness.capture.qlog import counts_from_previous, events, first_time, time_unit
 from harness.capture.quic.error_codes import error_name
 from harness.capture.quic.frames import StreamFrame
@@ -49,7 +49,7 @@ class LoggedClose:
 
 def read_closes(path: Path) -> list[LoggedClose]:
     """The connection ends that a trace reports, in its order. Raises OSError."""
-    data = read_bytes(path)
+    data = map_content(path)
     start, unit = qlog.trace_clock(data)
     return [
         close
@@ -127,7 +127,7 @@ def read_sent_streams(trace: Path, packets: Collection[int]) -> dict[int, tuple[
 
     Raises OSError.
     """
-    data = read_bytes(trace)
+    data = map_content(trace)
     frames: dict[int, tuple[StreamFrame, ...]] = {}
     for match in _NUMBER.finditer(data):
         number = int(match[1])
@@ -183,7 +183,7 @@ class PhaseChange:
 
 def read_phases(path: Path) -> list[PhaseChange]:
     """The phase changes of a trace, in order; empty where it has none, or its times are differences. Raises OSError."""
-    data = read_bytes(path)
+    data = map_content(path)
     if counts_from_previous(data):
         return []
     unit, first = time_unit(data), first_time(data) or 0.0

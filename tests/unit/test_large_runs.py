@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.metrics import measure
-from harness.capture import capture, connections, memmap, pcap, streams
+from harness.capture import capture, connections, files, memmap, pcap, qlog, streams
 from harness.capture.divergence import trail, trail_of_parts
 from harness.capture.files import capture_path, read_bytes
 from harness.capture.quic import protection
@@ -30,6 +30,8 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pcap, "read_parts", lambda file: parts(file, 10_000))
     monkeypatch.setattr(capture, "_PARTS_IN_MEMORY", 3)
     monkeypatch.setattr(memmap, "MAX_IN_MEMORY", 100)
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 100)
+    monkeypatch.setattr(qlog, "_LINES", 31)
     monkeypatch.setattr(memmap, "_PART", 64)
     monkeypatch.setattr(connections, "_MAX_KEPT", 10)
     monkeypatch.setattr(connections, "_PART", 50)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import mmap
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.capture import qlog
+from harness.capture import files, qlog
 from harness.capture.files import read_bytes
 from tests.examples import ROOT
 
@@ -17,10 +20,30 @@ TRACES = sorted((ROOT / "tests/replay/data").glob("*/flow0/server/qlog/*"))
 @pytest.mark.parametrize("file", TRACES, ids=lambda file: f"{file.parts[-5]}-{file.name[:14]}")
 def test_recorded_traces_read_the_same(file: Path) -> None:
     data = read_bytes(file)
-    decoded, lines = qlog._decode_events(data), qlog.find_event_lines(data, qlog._METRICS)
+    decoded, scanned = qlog._decode_events(data), qlog._scan_events(data)
     assert decoded.height > 100
     # picoquic's trace is a document of JSON, with a line for each event.
-    assert lines is not None and qlog._scan_lines(lines).equals(decoded)
+    assert scanned is not None and scanned.equals(decoded)
+
+
+def test_a_large_trace_is_scanned_in_parts_and_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = TRACES[0]
+    whole, counts = qlog.read_recovery(file), qlog.summarise(file)
+    assert isinstance(files.map_content(file), bytes)
+    monkeypatch.setattr(qlog, "_LINES", 17)
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 100)
+    assert isinstance(files.map_content(file), mmap.mmap)
+    assert files.map_content(file)[:] == read_bytes(file)
+    assert qlog.read_recovery(file).equals(whole)
+    assert qlog.summarise(file) == counts
+
+
+@given(st.lists(st.sampled_from((b"ab", b"a", b"b", b"c"))), st.integers(1, 5))
+def test_words_are_counted_across_the_borders_of_blocks(parts: list[bytes], block: int) -> None:
+    content = b"".join(parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_BUFFER", block)
+        assert files.count_word(content, b"ab") == content.count(b"ab")
 
 
 def _event(time: object, **figures: object) -> str:
@@ -36,13 +59,14 @@ def test_forms_of_numbers_read_the_same() -> None:
             _event(3, congestion_window=None, pacing_rate=10**9),
         ]
     ).encode()
-    lines = qlog.find_event_lines(text, qlog._METRICS)
-    assert lines is not None and len(lines) == 4
-    assert qlog._scan_lines(lines).equals(qlog._decode_events(text))
+    scanned = qlog._scan_events(text)
+    assert scanned is not None and scanned.height == 4
+    assert scanned.equals(qlog._decode_events(text))
 
 
 def test_what_was_cut_short_is_decoded_as_far_as_it_goes(tmp_path: Path) -> None:
     text = f"{_event(0, cwnd=10)}\n{_event(1, cwnd=20)}\n{_event(2, cwnd=30)[:-9]}"
-    assert qlog.find_event_lines(text.encode(), qlog._METRICS) is None
+    assert qlog._scan_events(text.encode()) is None
+    assert [line is None for line in qlog.find_event_lines(text.encode(), qlog._METRICS)] == [False, False, True]
     (tmp_path / "cut.sqlog").write_text(text)
     assert qlog.read_recovery(tmp_path / "cut.sqlog")["congestion_window"].to_list() == [10, 20]
