@@ -86,3 +86,9 @@ def escape_cell(text: str) -> str:
 def escape_stored(text: str) -> str:
     """As `in_cell`, for a stored text: without a stranger's HTML, links or pictures."""
     return escape_cell(_TAG.sub("&lt;", escape_controls(text)).replace("](", "]\\("))
+
+
+def name_first(texts: Sequence[str], count: int, separator: str = ", ") -> str:
+    """The first texts, and the number of the others: 'a, b, 3 more'."""
+    others = len(texts) - count
+    return separator.join([*texts[:count], *([f"{others} more"] if others > 0 else [])])

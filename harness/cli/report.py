@@ -13,7 +13,17 @@ from harness.cli import completion
 from harness.cli.consoles import console, empty_json_if_absent, print_document, print_json, print_text, print_warning
 from harness.cli.environment import open_app, store_folder
 from harness.cli.gate import Allow, Within, build_gate_report
-from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder, command_with
+from harness.cli.options import (
+    AsJson,
+    AsMarkdown,
+    Clients,
+    Every,
+    Servers,
+    StoredScenarios,
+    StoreFolder,
+    command_with,
+    split_words,
+)
 from harness.cli.site import NightFolders, open_site, read_nights, write_site
 from harness.cli.stored import ReportArguments, StoredArguments, stored_cells
 from harness.errors import InputError, NoDataError, did_you_mean
@@ -223,11 +233,12 @@ def study(asking: StudyArguments) -> None:
     heat, response, draw = asking.heat, asking.response, asking.draw
     evaluated = analyse_all(results), group_profiles(results)
     factors = {name for analysis in evaluated[0] for name in analysis.sample.factors}
-    named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
+    axes = split_words(heat)
+    named = [*axes, *filter(None, [response.strip()])]
     for word in named:
         if word not in factors:
             raise InputError(f"no stored study has a factor '{word}'", did_you_mean(word, factors))
-    if heat and len(named) - bool(response) != 2:
+    if heat and len(axes) != 2:
         raise InputError(
             f"--heat {heat}: a heat map is of two factors", "write --heat server.initial_rtt,client.ack_ratio"
         )
@@ -241,7 +252,7 @@ def study(asking: StudyArguments) -> None:
                 for analysis in evaluated[0]
                 if analysis.sample.name == study_name and {*named} <= {*analysis.sample.factors}
             ]
-            figures = study_figures(matching, (named[0], named[1]) if heat else None, response) if matching else {}
+            figures = study_figures(matching, (axes[0], axes[1]) if heat else None, response) if matching else {}
             for file in write_study_figures(figures, draw.resolve()):
                 console().print(str(file), soft_wrap=True)
 

@@ -23,6 +23,7 @@ from harness.cli.options import (
     parse_span,
     parse_tolerance,
     require_choice,
+    split_words,
 )
 from harness.cli.signals import FAILED, INFRASTRUCTURE, NOTHING, exit_code
 from harness.cli.stored import StoredArguments, select_stored
@@ -153,8 +154,8 @@ def plot(
     from harness.report.plots.stored import comparison_folder, find_subjects, run_folder
 
     app, talk = open_app(store), console()
-    chosen = [require_choice("--only", name, plots()) for name in only.split(",") if name]
-    kinds = [Format(require_choice("--formats", name, list(Format))) for name in formats.split(",") if name]
+    chosen = [require_choice("--only", name, plots()) for name in split_words(only)]
+    kinds = [Format(require_choice("--formats", name, list(Format))) for name in split_words(formats)]
     shown = parse_span("--detail", detail)
     selection = select_stored(app, scenarios, clients, servers, every=bool(runs))
     run_names = list(dict.fromkeys([*selection.runs, *(runs or [])]))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.evaluation.cell_result import CellResult, point_of
+from harness.formatting import name_first
 from harness.outcome import Cell
 from harness.store.build_diff import differing_components
 from harness.store.identity import Ledger
@@ -15,6 +16,8 @@ from harness.store.identity import Ledger
 MARK = "‡"
 #: Reason for a cell that no current request would run.
 NOT_ASKED = "no longer asked for"
+#: How many differences a note names.
+_NAMED = 5
 
 
 def mark_outdated(
@@ -48,10 +51,13 @@ def outdated_note(results: Sequence[CellResult]) -> str:
     if not stale:
         return ""
     counts = Counter(difference for result in stale for difference in result.staleness)
-    # The most frequent difference first; equal counts by name, so that the same rows give the same text.
-    parts = ", ".join(
-        f"{difference} ({count})"
-        for difference, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    )
-    outdated = f"{MARK} {len(stale)} of {len(results)} were run with other code or images than today's."
-    return f"{outdated} They differ in {parts}."
+    unasked = counts.pop(NOT_ASKED, 0)
+    sentences = [f"{MARK} {len(stale)} of {len(results)} were run with other code or images than today's."]
+    if counts:
+        # The most frequent difference first; equal counts by name, so that the same rows give the same text.
+        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+        parts = name_first([f"{difference} ({count})" for difference, count in ordered], _NAMED)
+        sentences.append(f"They differ in {parts}.")
+    if unasked:
+        sentences.append(f"{unasked} are {NOT_ASKED}.")
+    return " ".join(sentences)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,9 +92,12 @@ def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
         ("the engine's code", "the simulator", "the measuring code"),
         (NOT_ASKED,),
     ]
-    text = outdated_note(results)
-    assert "2 of 3" in text
-    assert "the simulator (1)" in text
+    assert outdated_note(results) == (
+        "‡ 2 of 3 were run with other code or images than today's. They differ in the engine's code (1), the measuring "
+        "code (1), the simulator (1). 1 are no longer asked for."
+    )
+    many = [replace(results[1], staleness=tuple(f"the image of {name}" for name in "abcdefg"))]
+    assert outdated_note(many).endswith("the image of e (1), 2 more.")
     assert outdated_note(results[:1]) == ""
 
 

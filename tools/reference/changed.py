@@ -15,7 +15,7 @@ from harness.evaluation.regression.decision import (
     match_cells,
     version_differences,
 )
-from harness.formatting import escape_stored, format_count
+from harness.formatting import escape_stored, format_count, name_first
 from harness.report.gate import figure_text
 from harness.report.markdown import table_row
 from harness.stats.two_sample import ALPHA
@@ -24,16 +24,20 @@ from harness.store.identity import Ledger
 _HEAD = """# What changed
 
 Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md) and from those of
-`results/former/`: the cells of the reference before its last campaign whose figures are other now. It was made by
+`results/former/`. It lists the cells whose figures changed with the last campaign. This command compared them:
 
 ```
 harness gate --baseline OLD --store results/reference --keep results/former
 ```
 
-where `OLD` is the former reference, of many ages. Since its oldest runs a link sends one packet after the other
-(before, a token bucket let bursts through), a guest has one processor, so that a packet and whoever waits for it come
-in one order, the lab kernel is in every program's process, and images are of later releases or do more. What of that
-a cell owes its change to stands beside it, as far as its bits tell.
+`OLD` is the former reference, whose runs are of many ages. Four things changed since its oldest runs:
+
+* A link sends one packet after the other. Before, a token bucket let bursts through.
+* A guest has one processor. So a packet and the program that waits for it come in one order.
+* The lab kernel is in every program's process.
+* Images are of later releases, or do more.
+
+The last column names what differs in a cell's code and images.
 """
 _NAMED = 4
 """Figures of a cell, and causes, that are named; of more only the number is said."""
@@ -67,11 +71,10 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     """The page. `compared`: what the whole comparison came to."""
     counts = ", ".join(f"{compared.counts[one]} {one}" for one in STATUS_ORDER if compared.counts.get(one))
     said = (
-        f"Of {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed when "
-        "it is off by more "
-        f"than {100 * compared.within:.3g} %; where chance has a part in it, when a test shows that, too (Mann and "
-        f"Whitney, at {ALPHA:.0%} over all figures together). What *cannot tell* has too few runs for that, "
-        "and no line here."
+        f"Of {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed if it differs by "
+        f"more than {100 * compared.within:.3g} %. Where it depends on chance, a test has to show the change, too "
+        f"(Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that *cannot tell* have too few runs for "
+        "the test. They have no line here."
     )
     lines = [_HEAD, said, ""]
     for folder in dict.fromkeys(_folder(one) for one in cells):
@@ -79,11 +82,16 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
         lines += [
             f"## {folder}",
             "",
-            table_row(["", "cell", "before → now", "what differs in the bits"]),
+            table_row(["", "cell", "before → now", "what differs"]),
             table_row(["---"] * 4),
         ]
         for one in mine:
-            texts = (one.decision.status, one.decision.pair.name, _figures(one.decision), _few(list(one.causes), ", "))
+            texts = (
+                one.decision.status,
+                one.decision.pair.name,
+                _figures(one.decision),
+                name_first(one.causes, _NAMED),
+            )
             lines.append(table_row([escape_stored(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
@@ -94,9 +102,4 @@ def _folder(one: Changed) -> str:
 
 
 def _figures(one: Decision) -> str:
-    return _few([figure_text(figure) for figure in one.figures if figure.status == one.status], "; ")
-
-
-def _few(texts: list[str], between: str) -> str:
-    more = len(texts) - _NAMED
-    return between.join([*texts[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return name_first([figure_text(figure) for figure in one.figures if figure.status == one.status], _NAMED, "; ")
