@@ -14,14 +14,14 @@ import mmap
 import os
 import stat
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import IO, Any, BinaryIO, Protocol, cast
 
 import zstandard
 
-from harness.capture.memmap import MAX_IN_MEMORY, unnamed_file
 from harness.reading import UnfitFileError, checked_size, file_status, open_regular, too_large_error
 from harness.topology.lab_file import LabFacts
 
@@ -295,6 +295,18 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
     if len(content) > limit:
         raise too_large_error(limit, path)
     return content
+
+
+#: Bytes from which on data is in an unnamed file: a column of 131,072 packets, 190 MB of them.
+MAX_IN_MEMORY = 1 << 20
+#: Files that may be large (FHS 3.0 §5.15): /tmp is memory on many machines.
+_FOLDER = Path("/var/tmp")
+
+
+def unnamed_file() -> IO[bytes]:
+    """A file that is deleted as soon as nobody has it open or mapped; its folder may be large. OSError."""
+    folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
+    return tempfile.TemporaryFile(dir=folder)
 
 
 #: The decompressed content of a file, in memory or in an unnamed file whose pages the kernel takes back as it needs.

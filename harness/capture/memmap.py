@@ -8,20 +8,16 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-#: Bytes from which on an array is on the disk: a column of 131,072 packets, 190 MB.
-MAX_IN_MEMORY = 1 << 20
+from harness.capture.files import MAX_IN_MEMORY, unnamed_file
+
 #: Rows that are copied together.
 _PART = 1 << 18
-#: Files that may be large (FHS 3.0 §5.15): /tmp is memory on many machines.
-_FOLDER = Path("/var/tmp")
 
 Array = npt.NDArray[Any]
 
@@ -39,12 +35,6 @@ def allocate(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         else:
             file.truncate(size)
         return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
-
-
-def unnamed_file() -> IO[bytes]:
-    """A file that is deleted as soon as nobody has it open or mapped; its folder may be large. OSError."""
-    folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
-    return tempfile.TemporaryFile(dir=folder)
 
 
 def concatenate(parts: Sequence[Array]) -> Array:

@@ -95,5 +95,5 @@ def test_a_full_disk_is_an_error_and_no_end(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     with pytest.raises(OSError, match="No space"):
-        memmap.allocate((memmap.MAX_IN_MEMORY,), np.uint8)
+        memmap.allocate((files.MAX_IN_MEMORY,), np.uint8)
     assert not list(tmp_path.iterdir())

@@ -111,7 +111,8 @@ def test_cores_are_counted_where_a_process_has_no_set_of_its_own(monkeypatch: py
 
 
 def test_large_arrays_are_on_the_disk_without_a_call_that_reserves_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.capture.memmap import MAX_IN_MEMORY, allocate
+    from harness.capture.files import MAX_IN_MEMORY
+    from harness.capture.memmap import allocate
 
     monkeypatch.delattr("os.posix_fallocate")
     array = allocate((MAX_IN_MEMORY + 1,), "u1")
