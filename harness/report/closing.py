@@ -141,25 +141,30 @@ def miss_lines(results: Sequence[CellResult]) -> list[str]:
 
 
 def comparison_lines(compared: Sequence[MetricComparison]) -> list[str]:
-    """A line for each pair: the time to the last byte in virtual time and in real time, and the difference."""
+    """A line for each transfer of a pair: its time in virtual time and in real time, and the difference."""
     lines = []
     for item in compared:
-        if MetricName.parse(item.metric).metric != "completion":
+        metric = MetricName.parse(item.metric)
+        if metric.metric != "completion":
             continue
-        name = "→".join(item.point.pair)
+        name = "→".join(item.point.pair) + (", second connection" if metric.transfer == "repeat" else "")
         sides = {side.engine: side for side in (item.virtual, item.compose) if side is not None}
         figures = ", ".join(
-            f"{number_text(side.interval.median)} {item.unit} in {ENGINES[engine].time}"
+            f"{_seconds(side.interval.median, item.unit)} in {ENGINES[engine].time}"
             for engine, side in sides.items()
             if side.interval is not None
         )
-        if item.difference is None:
+        if item.difference is None or not math.isfinite(item.difference):
             lines.append(f"{name}: {figures + '; ' if figures else ''}{item.explanation}")
             continue
         # The document's difference is that of virtual time from real time.
         agreement = "they agree" if item.within else item.explanation
         lines.append(f"{name}: {figures} ({item.difference:+.1%}): {agreement}")
     return lines
+
+
+def _seconds(median: float, unit: str) -> str:
+    return f"{number_text(median)} {unit}" if math.isfinite(median) else "did not finish"
 
 
 def next_commands(results: Sequence[CellResult]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from dataclasses import replace
@@ -114,6 +115,19 @@ def test_engines_beside_each_other_say_who_is_absent() -> None:
     agreeing, lonely = comparison_lines(comparisons([virtual[0], virtual[3], real]))
     assert agreeing == "alpha→alpha: 5 s in virtual time, 5.1 s in real time (-2.0%): they agree"
     assert lonely == "beta→beta: 8 s in virtual time; no compose runs"
+
+
+def test_a_second_connection_and_a_transfer_that_did_not_finish_have_lines_of_their_own() -> None:
+    real = _cell("alpha", "alpha", "compose", completion=5.1)
+    (compared,) = [item for item in comparisons([_matrix()[0], real]) if item.metric == "completion"]
+    assert compared.virtual is not None and compared.virtual.interval is not None
+    never = replace(compared.virtual, interval=compared.virtual.interval.model_copy(update={"median": math.inf}))
+    lost = replace(compared, virtual=never, difference=math.inf, within=False, explanation="not explained")
+    again = replace(compared, metric="repeat_completion")
+    assert comparison_lines([lost, again]) == [
+        "alpha→alpha: did not finish in virtual time, 5.1 s in real time; not explained",
+        "alpha→alpha, second connection: 5 s in virtual time, 5.1 s in real time (-2.0%): they agree",
+    ]
 
 
 # --- commands that can be typed
