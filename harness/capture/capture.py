@@ -45,7 +45,7 @@ _END_OF_OPTIONS, _NO_OPERATION, _WINDOW_SCALE = 0, 1, 3
 _ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
 #: Payload bytes visible of an IPv4 datagram.
 _VISIBLE = pcap.HEAD - 42
-#: Parts of a capture, of a quarter of a million packets each, that are in memory before they are joined.
+#: Parts of a capture, of some sixty thousand packets each, that are in memory before they are joined.
 _PARTS_IN_MEMORY = 16
 
 

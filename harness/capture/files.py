@@ -314,7 +314,7 @@ Content = bytes | mmap.mmap
 
 
 def map_content(path: Path) -> Content:
-    """As `read_bytes`, for files that may be large: a trace of a gigabyte's transfer has 400 MB."""
+    """As `read_bytes`, for files that may be large: 2 GB of quic-go had a trace of 1.5 GB (docs/limits.md)."""
     with open_file(path) as file:
         content = file.read(MAX_IN_MEMORY)
         if len(content) < MAX_IN_MEMORY:
