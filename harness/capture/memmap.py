@@ -23,18 +23,21 @@ Array = npt.NDArray[Any]
 
 
 def allocate(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-    """An uninitialised array; on the disk where it is large. OSError where the disk has no room."""
+    """An uninitialised array; on the disk where it is large and the disk has room for it."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size < MAX_IN_MEMORY:
         return np.empty(shape, kind)
-    with unnamed_file() as file:
-        if hasattr(os, "posix_fallocate"):
-            # Writing to a hole in the file would end this process if the disk were full.
-            os.posix_fallocate(file.fileno(), 0, size)
-        else:
-            file.truncate(size)
-        return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
+    try:
+        with unnamed_file() as file:
+            if hasattr(os, "posix_fallocate"):
+                # Writing to a hole in the file would end this process if the disk were full.
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
+    except OSError:
+        return np.empty(shape, kind)
 
 
 def concatenate(parts: Sequence[Array]) -> Array:

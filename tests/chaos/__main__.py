@@ -42,6 +42,8 @@ def main(
     if len(possible) < len(KINDS):
         print(f"{len(KINDS) - len(possible)} of {len(KINDS)} kinds are left out: they take root", flush=True)
     chosen = [fault for fault in schedule(possible, faults, seed) if _wanted(fault, only, engine, kind)]
+    if not chosen:
+        print(f"none of the {faults} faults of this schedule is one of these", file=sys.stderr)
     if plan or not chosen:
         for planned in chosen:
             print(f"{planned.number:4d}  {planned.name}")

@@ -38,6 +38,15 @@ def test_a_large_trace_is_scanned_in_parts_and_mapped(monkeypatch: pytest.Monkey
     assert qlog.summarise(file) == counts
 
 
+@pytest.mark.parametrize("place", ["/dev/full", "missing/file"])
+def test_a_trace_is_read_into_memory_where_the_disk_takes_no_copy(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of the chaos test lost two measurements to a full TMPDIR, with no error."""
+    file = TRACES[0]
+    monkeypatch.setattr(files, "MAX_IN_MEMORY", 100)
+    monkeypatch.setattr(files, "unnamed_file", lambda: Path(place).open("r+b", buffering=0))  # noqa: SIM115
+    assert files.map_content(file) == read_bytes(file)
+
+
 @given(st.lists(st.sampled_from((b"ab", b"a", b"b", b"c"))), st.integers(1, 5))
 def test_words_are_counted_across_the_borders_of_blocks(parts: list[bytes], block: int) -> None:
     content = b"".join(parts)
