@@ -219,6 +219,22 @@ def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
     assert [result.cell.key for result in afresh.unstored_results(share.cells, 2)] == [share.cells[0].key]
 
 
+def test_what_was_finished_is_published_after_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = _reference(tmp_path)
+    (share,) = _shares(reference)
+
+    def interrupted(*arguments: object) -> None:
+        _stored(reference, share, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reference._app, "run_cells", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reference.work(share, Options(), lambda event: None)
+    published = reference.publish([], lambda results: set(), last=True)
+    assert published is not None and published.runs == 1
+    assert len(_shares(Reference(reference._app, reference.root))[0].missing_runs) == len(share.missing_runs) - 1
+
+
 def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ from harness.cli.site import write_site
 from harness.cli.stored import stored_cells
 
 if TYPE_CHECKING:
+    from harness.evaluation.publish import PublishedRuns
     from harness.outcome import Run
     from tools.reference.campaign import Share
 
@@ -69,10 +70,10 @@ def run_campaign(
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say what is to be done, and do nothing.")] = False,
 ) -> None:
-    """Do what of the campaign is in neither the reference nor the store, and take it over, some requests at a time.
+    """Make the runs of the campaign that neither the reference nor the store has, and publish them.
 
-    results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. A cluster makes
-    the runs as it makes those of `harness run`.
+    results/reference/campaign.yaml holds the requests. The same command goes on after an interrupt, which publishes the
+    finished runs. A cluster makes the runs as it makes those of `harness run`.
     """
     from harness.evaluation.publish import remove_cells
     from harness.execution import Options
@@ -102,11 +103,13 @@ def run_campaign(
         seconds = sum(share.seconds for share in chosen) / beside
         console().print(f"{sum(len(share.missing_runs) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
         todo = () if plan else chosen
-        for number, share in enumerate(todo, 1):
-            made = campaign.work(share, options, talk)
-            kept = campaign.publish(made, behind_figures, last=number == len(todo))
-            if kept is not None:
-                console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
+        try:
+            for number, share in enumerate(todo, 1):
+                made = campaign.work(share, options, talk)
+                _print_published(campaign.publish(made, behind_figures, last=number == len(todo)))
+        except KeyboardInterrupt:
+            _print_published(campaign.publish([], behind_figures, last=True))
+            raise
         if tidy:
             unasked = campaign.unrequested(talk)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
@@ -115,6 +118,11 @@ def run_campaign(
     if plan:
         return
     console().print("the pages follow with 'make generate', figures with 'python -m tools.reference figures'")
+
+
+def _print_published(published: PublishedRuns | None) -> None:
+    if published is not None:
+        console().print(f"kept {published.runs} runs, dropped {published.replaced} older cells")
 
 
 def _line(share: Share, jobs: int) -> str:

@@ -281,21 +281,29 @@ class Reference:
         return proven_outcome(run, columns.measured(run.cell.key, run.repetition)).status != "infrastructure"
 
     def work(self, share: Share, options: Options, listen: Listener) -> list[CellResult]:
-        """Do what is to do of a request, and return what the reference lacks of it. Raises as `App.run` does."""
-        repeat, cells = share.request.repeat, dict[str, Cell]()
+        """Do what is to do of a request, and return what the reference lacks of it. Raises as `App.run` does.
+
+        After an interrupt its finished runs wait to be published.
+        """
+        repeat, cells = share.request.repeat, {cell.key: cell for cell in share.cells}
 
         def made(asked: Sequence[Cell]) -> list[CellResult]:
             columns = self._columns()
             known = {cell.key: self._stored_cell(cell, repeat, columns) for cell in asked}
-            self._run([cell for cell in asked if known[cell.key] is None], repeat, options, listen)
             cells.update((cell.key, cell) for cell in asked)
+            self._run([cell for cell in asked if known[cell.key] is None], repeat, options, listen)
             return [known[cell.key] or self._combined_cell(cell, repeat, columns) for cell in asked]
 
-        if not share.request.grows:
-            cells = {cell.key: cell for cell in share.cells}
-            self._run(list({item.cell.key: item.cell for item in share.missing_runs}.values()), repeat, options, listen)
-        else:
-            drive_searches(self._searching(share.request, listen), made)
+        try:
+            if share.request.grows:
+                drive_searches(self._searching(share.request, listen), made)
+            else:
+                self._run(
+                    list({item.cell.key: item.cell for item in share.missing_runs}.values()), repeat, options, listen
+                )
+        except KeyboardInterrupt:
+            self._unpublished += self.unstored_results(cells.values(), repeat)
+            raise
         return self.unstored_results(cells.values(), repeat)
 
     def _run(self, cells: Sequence[Cell], repeat: int | None, options: Options, listen: Listener) -> None:
