@@ -72,7 +72,9 @@ def _count_calls(trace: Records, role: Role) -> int:
     return int(np.count_nonzero((trace["host"] == f"{role}0".encode()) & (trace["number"] >= 0)))
 
 
-def _loads(app: App, real: CellResult, costs: Mapping[str, str], folder: Path, talk: ProgressPrinter) -> Iterator[Load]:
+def _loads(
+    app: App, real: CellResult, costs: Mapping[str, str], folder: Path, progress: ProgressPrinter
+) -> Iterator[Load]:
     """The load of each endpoint of a stored cell, by a run of it in virtual time in which computing has `costs`."""
     cell = real.cell
     pair = f"{cell.client.name}→{cell.server.name}"
@@ -85,9 +87,9 @@ def _loads(app: App, real: CellResult, costs: Mapping[str, str], folder: Path, t
         repetitions=1,
         parameters=parameters,
     )
-    (wanted,) = app.matrix(request, talk, pull=True)
+    (wanted,) = app.matrix(request, progress, pull=True)
     options = Options(log_limit=log_limit(), stall=stall(), kernel=lab_kernel())
-    run, stored = traced_run(app, app.inventory.build_images_of(wanted, talk), folder, options, talk)
+    run, stored = traced_run(app, app.inventory.build_images_of(wanted, progress), folder, options, progress)
     measured, trace = measure(stored, run), read_calls(folder / TRACE)
     used = cpu_of(real, "completion")
     packets, wire = (_both_ways(measured, metric) for metric in ("packets", "wire"))
@@ -118,11 +120,11 @@ def calibrate(
         for result in stored_cells(app, scenarios, clients, servers)
         if result.cell.engine == "compose" and len(result.cell.scenario.flows) == 1 and cpu_of(result, "completion")
     ]
-    with tempfile.TemporaryDirectory(prefix="quic-lab-calibration-") as scratch, ProgressPrinter(console()) as talk:
+    with tempfile.TemporaryDirectory(prefix="quic-lab-calibration-") as scratch, ProgressPrinter(console()) as progress:
         loads = [
             load
             for number, result in enumerate(cells)
-            for load in _loads(app, result, costs, Path(scratch) / str(number), talk)
+            for load in _loads(app, result, costs, Path(scratch) / str(number), progress)
         ]
     fitted = fit_costs(loads)
     for load in loads:

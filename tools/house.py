@@ -73,13 +73,13 @@ class Module:
 
 def modules(root: Path = ROOT) -> list[Module]:
     """The modules of the package, sorted by name. Raises OSError and SyntaxError."""
-    found = []
+    package = []
     for path in sorted((root / PACKAGE).rglob("*.py")):
         text = path.read_text()
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append(Module(name, path, len(text.splitlines()), ast.parse(text)))
-    return found
+        package.append(Module(name, path, len(text.splitlines()), ast.parse(text)))
+    return package
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:

@@ -65,18 +65,24 @@ def releases(
                 published = merge_releases([*known, *published])
             _write_releases(file, published, notes)
         for version in add or ():
-            _add(app.images, implementation, folder, Version(version), _told(implementation.versions, follow or ()))
+            _add(
+                app.images,
+                implementation,
+                folder,
+                Version(version),
+                _follower_versions(implementation.versions, follow or ()),
+            )
 
 
-def _told(versions: Versions, words: Iterable[str]) -> dict[str, str]:
+def _follower_versions(versions: Versions, words: Iterable[str]) -> dict[str, str]:
     """Versions of crates that follow, as `crate=version`. InputError for any other."""
-    told: dict[str, str] = {}
+    follower_versions: dict[str, str] = {}
     for word in words:
         name, _, version = word.partition("=")
         if versions.from_ != "crates" or name not in versions.follow or not version:
             raise InputError(f"'{word}' is no version of a crate that follows {versions.package}", "crate=1.2.3")
-        told[name] = version
-    return told
+        follower_versions[name] = version
+    return follower_versions
 
 
 # --- what there is
@@ -223,9 +229,9 @@ def _write_releases(file: Path, releases: Sequence[Release], notes: Mapping[Vers
 
 
 def _add(
-    images: Images, implementation: Implementation, folder: Path, version: Version, told: Mapping[str, str]
+    images: Images, implementation: Implementation, folder: Path, version: Version, follower_versions: Mapping[str, str]
 ) -> None:
-    """Make the recipe for a release: the files that hold its pins. `told`: versions of crates that follow."""
+    """Make the recipe for a release: the files that hold its pins. `follower_versions`: those of crates that follow."""
     versions = implementation.versions
     assert versions is not None
     if all(release.version != version for release in read_releases(implementation, folder)):
@@ -233,7 +239,7 @@ def _add(
     if is_current(implementation, version):
         raise InputError(f"{version} is what the recipe of {implementation.name} has itself", "leave it out")
     pins: dict[str, Callable[[Images, Versions, Path, Version], list[str]]] = {
-        "crates": functools.partial(_pin_crate, told=told),
+        "crates": functools.partial(_pin_crate, follower_versions=follower_versions),
         "go": _pin_module,
         "pypi": _pin_python_package,
         "debian": _pin_debian_package,
@@ -252,13 +258,17 @@ def _add(
     print(f"{destination}: {', '.join(changed)}")
 
 
-def _pin_crate(images: Images, versions: Versions, work: Path, version: Version, told: Mapping[str, str]) -> list[str]:
+def _pin_crate(
+    images: Images, versions: Versions, work: Path, version: Version, follower_versions: Mapping[str, str]
+) -> list[str]:
     manifest = work / "Cargo.toml"
     if not manifest.exists():
         return _pin_programs_of_crate(images, versions.package, work / "Dockerfile", version)
     text = _replaced_pin(manifest.read_text(), versions.package, f"={version}")
     for name in versions.follow:
-        text = _replaced_pin(text, name, f"={told[name]}" if name in told else _any_release(text, name))
+        text = _replaced_pin(
+            text, name, f"={follower_versions[name]}" if name in follower_versions else _any_release(text, name)
+        )
     text, left_out = _with_features_that_are_there(images, work, text)
     if left_out:
         print("left out of features: " + ", ".join(f"{name}'s {feature}" for name, feature in left_out))
@@ -298,9 +308,9 @@ def _with_features_that_are_there(images: Images, work: Path, text: str) -> tupl
         left_out.append((lacking[1], lacking[2]))
     # Cargo names any of the features that cannot be had together. One that was left out early may be had after all.
     for feature in left_out[:-1]:
-        others = [item for item in left_out if item != feature]
-        if _lock_error(images, work, without(others)) is None:
-            left_out = others
+        remaining = [item for item in left_out if item != feature]
+        if _lock_error(images, work, without(remaining)) is None:
+            left_out = remaining
     if left_out and (error := _lock_error(images, work, without(left_out))):
         raise error
     return without(left_out), left_out
@@ -356,13 +366,13 @@ def _any_release(text: str, name: str) -> str:
 
 def locked_beside(lock: str, package: str, name: str) -> str:
     """The version of a crate in a lock: where it has several, that which the package itself depends on."""
-    found = re.findall(rf'(?m)^name = "{re.escape(name)}"\nversion = "([^"]+)"', lock)
-    if len(found) != 1:
+    locked = re.findall(rf'(?m)^name = "{re.escape(name)}"\nversion = "([^"]+)"', lock)
+    if len(locked) != 1:
         entry = re.search(rf'(?ms)^name = "{re.escape(package)}"\n.*?(?=^\[\[|\Z)', lock)
-        found = re.findall(rf'(?m)^ "{re.escape(name)} ([^" ]+)', entry[0] if entry else "")
-    if len(found) != 1:
+        locked = re.findall(rf'(?m)^ "{re.escape(name)} ([^" ]+)', entry[0] if entry else "")
+    if len(locked) != 1:
         raise InputError(f"no version of {name} follows from that of {package}", f"'--follow {name}=VERSION' tells it")
-    return str(found[0])
+    return str(locked[0])
 
 
 def _pin_module(images: Images, versions: Versions, work: Path, version: Version) -> list[str]:
@@ -391,9 +401,9 @@ def _pin_python_package(images: Images, versions: Versions, work: Path, version:
     kept = "".join(f"{name}=={pinned}\n" for name, pinned in pins.items() if name not in versions.follow)
     (work / "pins.txt").write_text(kept)
     _compile(uv, work, "pins.txt", "asked.txt", "names.txt", "--only-binary", ":all:")
-    found = dict(re.findall(r"(?m)^([A-Za-z0-9_.-]+)==(\S+)$", (work / "pins.txt").read_text()))
+    compiled = dict(re.findall(r"(?m)^([A-Za-z0-9_.-]+)==(\S+)$", (work / "pins.txt").read_text()))
     # The recipe says which packages there are: one that is not among them is not needed by what the image runs.
-    (work / "pins.txt").write_text("".join(f"{name}=={found[name]}\n" for name in pins))
+    (work / "pins.txt").write_text("".join(f"{name}=={compiled[name]}\n" for name in pins))
     file.unlink()
     _compile(uv, work, "requirements.txt", "pins.txt", "--generate-hashes", "--no-deps")
     return ["requirements.txt"]

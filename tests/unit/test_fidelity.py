@@ -16,7 +16,7 @@ from tools.bench.fidelity import (
     Prediction,
     RedParameters,
     ceiling_ns,
-    first_other_gap,
+    gap_change,
     gilbert_elliott,
     loss_runs,
     netem_losses,
@@ -284,9 +284,9 @@ def test_deviation_is_in_standard_deviations() -> None:
 
 def test_a_change_is_bracketed_by_the_gap_that_is_another() -> None:
     times = np.array([0, 1, 2, 3, 5, 7], dtype=float)
-    assert first_other_gap(times, 1) == (3, 5)
+    assert gap_change(times, 1) == (3, 5)
     with pytest.raises(ValueError, match="all gaps"):
-        first_other_gap(times[:4], 1)
+        gap_change(times[:4], 1)
 
 
 # --- the gauge's own files

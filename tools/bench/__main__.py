@@ -71,12 +71,12 @@ def bench(
         if as_json:
             print_json(content)
         return
-    found = _side_by_side(kernels, cells or [], most, reference)
+    comparisons = _side_by_side(kernels, cells or [], most, reference)
     if as_json:
         from tools.bench.kernels import report
 
-        print_json(report(found))
-    if any(one.differs for one in found):
+        print_json(report(comparisons))
+    if any(comparison.differs for comparison in comparisons):
         raise typer.Exit(FAILED)
 
 
@@ -91,17 +91,17 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
     app, kept = open_app(), open_app(reference)
     known = verifiable_runs(kept.stored_runs)
     runs = select_runs(known, names) if names else varied(known)
-    found = []
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
+    comparisons = []
+    with ProgressPrinter(console()) as progress, handle_interrupts(progress.interrupted, app.kill_all):
         items = (
-            PlannedRun(app.inventory.build_images_of(app.current_cell(run.cell), talk), run.repetition)
+            PlannedRun(app.inventory.build_images_of(app.current_cell(run.cell), progress), run.repetition)
             for run in runs[:most]
         )
-        for one in side_by_side(app, items, pair, min(os.sched_getaffinity(0)), talk):
-            found.append(one)
-            console().print(f"  {sentence(one)}", soft_wrap=True, markup=False)
-    console().print(summary(found), soft_wrap=True, markup=False)
-    return found
+        for comparison in side_by_side(app, items, pair, min(os.sched_getaffinity(0)), progress):
+            comparisons.append(comparison)
+            console().print(f"  {sentence(comparison)}", soft_wrap=True, markup=False)
+    console().print(summary(comparisons), soft_wrap=True, markup=False)
+    return comparisons
 
 
 if __name__ == "__main__":

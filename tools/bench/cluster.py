@@ -102,8 +102,8 @@ def answer(file: str, order: RunOrder, worker: str) -> RunAnswer:
     cell, known = json.loads(order.cell), _laid_down(file)
     record, files = known[cell["seed"] % len(known)]
     run = {**record, "cell": cell, "repetition": order.repetition}
-    made = {RUN: json.dumps(run, indent=1).encode(), **files}
-    return RunAnswer(worker, "here", files=made, seconds=time.monotonic() - begun)
+    answer_files = {RUN: json.dumps(run, indent=1).encode(), **files}
+    return RunAnswer(worker, "here", files=answer_files, seconds=time.monotonic() - begun)
 
 
 def recorded(reference: Path) -> list[StoredRun]:
@@ -187,7 +187,7 @@ class Cluster(Session):
             # Workers read what is recorded before they can answer.
             self._drive(
                 scheduler,
-                [PlannedRun(_numbered(entries[0].run.cell, -one), 0) for one in range(1, 9)],
+                [PlannedRun(_numbered(entries[0].run.cell, -number), 0) for number in range(1, 9)],
                 store,
                 depot,
                 work,
@@ -196,17 +196,17 @@ class Cluster(Session):
             spent = self._drive(scheduler, [PlannedRun(cell, 0) for cell in cells], store, depot, work, _AnyMemory)
         stored = sum(1 for _ in store.root.glob("runs/*/0/run.json")) - 8
         seconds = statistics.mean(entry.run.wall for entry in entries)
-        each = {"driver": spent.driver / self.tasks, "scheduler": spent.scheduler / self.tasks}
+        cpu_per_cell = {"driver": spent.driver / self.tasks, "scheduler": spent.scheduler / self.tasks}
         self.console.print(f"{stored} of {self.tasks} simulated runs stored, in {spent.wall:.1f} s", soft_wrap=True)
-        self.say(line("CPU of the driver a cell, without artefacts", [1e3 * each["driver"]], "ms", "≤ 5"))
-        self.say(line("CPU of the scheduler a cell", [1e3 * each["scheduler"]], "ms", ""))
+        self.say(line("CPU of the driver a cell, without artefacts", [1e3 * cpu_per_cell["driver"]], "ms", "≤ 5"))
+        self.say(line("CPU of the scheduler a cell", [1e3 * cpu_per_cell["scheduler"]], "ms", ""))
         self.say(line("CPU of a simulated worker a cell", [1e3 * spent.workers / self.tasks], "ms", ""))
         self.say(line("simulated cells a second, all on this machine", [self.tasks / spent.wall], "1/s", ""))
-        first = max(each, key=lambda who: each[who])
-        cores = seconds / each[first]
+        first = max(cpu_per_cell, key=lambda process: cpu_per_cell[process])
+        cores = seconds / cpu_per_cell[first]
         self.say(line(f"cores fed at {seconds:.1f} s a cell (mean of the recorded)", [cores], "", "≥ 1000"))
         self.console.print(
-            f"what binds first is the CPU of the {first}, at {1 / each[first]:.0f} cells/s", soft_wrap=True
+            f"what binds first is the CPU of the {first}, at {1 / cpu_per_cell[first]:.0f} cells/s", soft_wrap=True
         )
 
     def _environment(self) -> dict[str, str]:
@@ -229,15 +229,15 @@ class Cluster(Session):
         with (
             client(scheduler.address, security=scheduler.security, set_as_default=False) as asking,
             (self.folder / "said").open("w") as out,
-            ProgressPrinter(Console(file=out, width=120)) as talk,
+            ProgressPrinter(Console(file=out, width=120)) as progress,
             depot,
         ):
-            ground, attempts = self._backend(store, talk, todo)
+            ground, attempts = self._backend(store, progress, todo)
             driver = Driver(
                 todo,
                 kind(ground, attempts, depot),
                 lambda: ClusterConnection(scheduler.address, scheduler.security, depot, self.console.print, work),
-                talk,
+                progress,
                 with_artefacts=False,
             )
             before = _cpu(asking)
@@ -284,16 +284,16 @@ class Cluster(Session):
         for which, name in names.items():
             self.say(line(f"{CELLS} cells {name}", took[which], "s", ""))
 
-        def each(of: Callable[[float, float], float], one: tuple[str, int], other: tuple[str, int]) -> list[float]:
-            return [of(*pair) for pair in zip(took[one], took[other], strict=True)]
+        def per_turn(of: Callable[[float, float], float], left: tuple[str, int], right: tuple[str, int]) -> list[float]:
+            return [of(*pair) for pair in zip(took[left], took[right], strict=True)]
 
-        more = [seconds / CELLS for seconds in each(operator.sub, ("cluster", 1), ("alone", 1))]
+        more = [seconds / CELLS for seconds in per_turn(operator.sub, ("cluster", 1), ("alone", 1))]
         self.say(line("overhead of the cluster a cell", more, "s", "≤ 0.3"))
         cores = len(os.sched_getaffinity(0))
         aim = "≥ 1.9" if cores > 1 else "≥ 1.9, which one core cannot give"
-        gains = each(operator.truediv, ("cluster", 1), ("cluster", 2))
+        gains = per_turn(operator.truediv, ("cluster", 1), ("cluster", 2))
         self.say(line(f"two workers against one, {cores} cores", gains, "", aim))
-        own = each(operator.truediv, ("alone", 1), ("alone", 2))
+        own = per_turn(operator.truediv, ("alone", 1), ("alone", 2))
         self.say(line("what this machine gives two runs at a time, without a cluster", own, "", ""))
 
     def _cluster_seconds(self, todo: Sequence[PlannedRun], workers: int) -> float:
@@ -304,7 +304,7 @@ class Cluster(Session):
         ):
             store = Store(Path(folder))
             # The first run of a worker imports what measuring takes.
-            warm = [PlannedRun(_numbered(todo[0].cell, -one), 0) for one in range(1, 2 * workers + 1)]
+            warm = [PlannedRun(_numbered(todo[0].cell, -number), 0) for number in range(1, 2 * workers + 1)]
             self._drive(scheduler, warm, store, ParcelSource(self.app.root_file_systems, self.app.contents))
             return self._drive(scheduler, todo, store, ParcelSource(self.app.root_file_systems, self.app.contents)).wall
 

@@ -66,8 +66,8 @@ class Commands(Session):
                 if turn:
                     usages[words].append(usage)
         self.console.print("CPU and peak memory of commands")
-        for words, found in usages.items():
+        for words, turns in usages.items():
             name = " ".join(words[:2])
-            self.say(line(f"harness {name}: CPU", [item.cpu for item in found], "s", f"≤ {CPU}"))
-            peaks = [item.peak / 1e6 for item in found]
+            self.say(line(f"harness {name}: CPU", [item.cpu for item in turns], "s", f"≤ {CPU}"))
+            peaks = [item.peak / 1e6 for item in turns]
             self.say(line("  peak memory", peaks, "MB", f"≤ {MEMORY / 1e6:.0f}"))

@@ -125,17 +125,17 @@ class Entries(Session):
         self.folder.mkdir(parents=True, exist_ok=True)
         build = self.app.images.sim_build("lab")
         self.app.images.make(build, self.announce)
-        found: dict[tuple[str, int], list[float]] = {}
+        costs: dict[tuple[str, int], list[float]] = {}
         with self.app.root_file_systems.use([build.reference]) as exported:
             rootfs = Path(exported.roots[build.reference].rootfs)
             for _ in range(TURNS):
                 for which, kernel in enumerate(self._kernels):
                     phases = self._run_primitives(kernel, rootfs).phases
                     for primitive, (count, _) in PRIMITIVES.items():
-                        found.setdefault((primitive, which), []).append(1e6 * phases[primitive] / count)
-        for primitive, (_, said) in PRIMITIVES.items():
+                        costs.setdefault((primitive, which), []).append(1e6 * phases[primitive] / count)
+        for primitive, (_, title) in PRIMITIVES.items():
             for which, name in enumerate(self.names):
-                self.say(line(f"{said}, {name}", found[primitive, which], "µs", ""))
+                self.say(line(f"{title}, {name}", costs[primitive, which], "µs", ""))
 
     def _run_primitives(self, kernel: LabKernel, rootfs: Path) -> GuestEnd:
         """A guest that does each primitive so often. EngineError where it does not come to its end."""
@@ -163,16 +163,25 @@ class Entries(Session):
 
     def _standard_cells(self) -> None:
         """100 MB over 50/10 Mbit/s and 600 ms, of each stack with itself."""
-        one, other = self.names
-        for who, aim in STANDARD.items():
-            cell = self.cell(scenario("standard", *RATES, delay=DELAY, size=SIZE), "virtual", who)
-            found = self._compare_kernels(cell)
-            differs = sorted({what for each in found for what in each.differs})
+        first_name, second_name = self.names
+        for stack, aim in STANDARD.items():
+            cell = self.cell(scenario("standard", *RATES, delay=DELAY, size=SIZE), "virtual", stack)
+            comparisons = self._compare_kernels(cell)
+            differs = sorted({what for each in comparisons for what in each.differs})
             bytes_said = f"DIFFERS: {', '.join(differs)}" if differs else "the same bytes"
             for which, name in enumerate(self.names):
-                self.say(line(f"100 MB of {who}, {name}", [each.runs[which].wall for each in found], "s", bytes_said))
-            self.say(line(f"  {one} : {other}, by the wall's clock", [each.ratios[0] for each in found], "×", aim))
-            self.say(line("  of the processor", [each.ratios[1] for each in found], "×", ""))
+                self.say(
+                    line(f"100 MB of {stack}, {name}", [each.runs[which].wall for each in comparisons], "s", bytes_said)
+                )
+            self.say(
+                line(
+                    f"  {first_name} : {second_name}, by the wall's clock",
+                    [each.ratios[0] for each in comparisons],
+                    "×",
+                    aim,
+                )
+            )
+            self.say(line("  of the processor", [each.ratios[1] for each in comparisons], "×", ""))
 
     def _cells_per_hour(self) -> None:
         """Cells of 10 MB, every stack with every other, as many at a time as there are cores (two at most)."""
@@ -182,8 +191,8 @@ class Entries(Session):
         for turn in range(TURNS):
             for which, kernel in enumerate(self._kernels):
                 rates[which].append(self._rate(cells, kernel, self.folder / "mixed" / f"{turn}-{which}"))
-        for name, found in zip(self.names, rates, strict=True):
-            self.say(line(f"cells of 10 MB an hour, {len(cells)} pairs, {name}", found, "1/h", ""))
+        for name, hourly in zip(self.names, rates, strict=True):
+            self.say(line(f"cells of 10 MB an hour, {len(cells)} pairs, {name}", hourly, "1/h", ""))
         gains = [new / old for old, new in zip(*rates, strict=True)]
         self.say(line(f"  {self.names[1]} : {self.names[0]}", gains, "×", "≥ 1.6"))
 
@@ -209,7 +218,7 @@ class Entries(Session):
         path = scenario("many", *RATES, delay="20 ms")
         flows = [Flow(download=Size.parse("100 kB"))] * FLOWS
         cell = self.cell(path.model_copy(update={"flows": flows}), "virtual")
-        found = self._compare_kernels(cell)
+        comparisons = self._compare_kernels(cell)
         for which, name in enumerate(self.names):
-            ready = [each.runs[which].phases["ready"] for each in found]
+            ready = [each.runs[which].phases["ready"] for each in comparisons]
             self.say(line(f"{2 * FLOWS} endpoints of ngtcp2 ready, {name}", ready, "s", "≤ 10" if which else ""))

@@ -48,19 +48,19 @@ def kernel_of(name: str) -> LabKernel:
     """'host' or 'inproc': today's kernel entered so; FILE or FILE@host: another. InputError for none of these."""
     file, _, entry = name.rpartition("@") if "@" in name else (name, "", "")
     if name in ENTRIES:
-        return LabKernel(entry=next(one for one in ENTRIES if one == name))
+        return LabKernel(entry=next(entered for entered in ENTRIES if entered == name))
     if entry and entry not in ENTRIES:
         raise InputError(f"no way to enter programs is called '{entry}'", did_you_mean(entry, ENTRIES))
     if not Path(file).is_file():
         raise InputError(f"there is no lab kernel {file}", f"name a file, or one of {', '.join(ENTRIES)}")
-    return LabKernel(Path(file).resolve(), next((one for one in ENTRIES if one == entry), None))
+    return LabKernel(Path(file).resolve(), next((entered for entered in ENTRIES if entered == entry), None))
 
 
 def varied(runs: Sequence[Run]) -> list[Run]:
     """Cheapest runs first, those that have something no cheaper one has: a scenario, a stack in a role, a value."""
     seen: set[tuple[str, ...]] = set()
-    found = []
-    for run in sorted(runs, key=lambda one: (one.wall, one.name)):
+    selected = []
+    for run in sorted(runs, key=lambda run: (run.wall, run.name)):
         cell = run.cell
         has: set[tuple[str, ...]] = {("scenario", cell.scenario.name)}
         has |= {("asked", name, str(value)) for name, value in cell.parameters.items()}
@@ -68,8 +68,8 @@ def varied(runs: Sequence[Run]) -> list[Run]:
         has |= {(role, cell.implementation(role, flow).name) for role in ROLES for flow in flows}
         if not has <= seen:
             seen |= has
-            found.append(run)
-    return found
+            selected.append(run)
+    return selected
 
 
 def side_by_side(
@@ -79,14 +79,16 @@ def side_by_side(
     engines = [VirtualEngine(app.cache, [core], kernel=kernel) for kernel in kernels]
     with tempfile.TemporaryDirectory(prefix="quic-lab-kernels-") as scratch:
         for number, item in enumerate(items):
-            made: dict[int, Run] = {}
+            kernel_runs: dict[int, Run] = {}
             cpu: dict[int, float] = {}
             # Each goes first as often as the other: what one reads, the other finds in memory.
             for which in (0, 1) if number % 2 else (1, 0):
                 store, before = Store(Path(scratch) / f"{number}-{which}"), _of_children()
-                made[which], _ = run_unjudged(item, engines[which], store, Provenance(), listen)
+                kernel_runs[which], _ = run_unjudged(item, engines[which], store, Provenance(), listen)
                 cpu[which] = _of_children() - before
-            yield SideBySide((made[0], made[1]), (cpu[0], cpu[1]), differences(made[0], made[1]))
+            yield SideBySide(
+                (kernel_runs[0], kernel_runs[1]), (cpu[0], cpu[1]), differences(kernel_runs[0], kernel_runs[1])
+            )
 
 
 def _of_children() -> float:
@@ -95,56 +97,61 @@ def _of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def differences(one: Run, other: Run) -> tuple[str, ...]:
+def differences(first: Run, second: Run) -> tuple[str, ...]:
     """What two runs do not have in common, of all that was recorded."""
-    files = sorted({*one.artefacts, *other.artefacts})
-    outcome = () if one.outcome == other.outcome else (f"outcome: {one.outcome.status}, {other.outcome.status}",)
+    files = sorted({*first.artefacts, *second.artefacts})
+    outcome = () if first.outcome == second.outcome else (f"outcome: {first.outcome.status}, {second.outcome.status}",)
     return (
         *outcome,
-        *differing_digests(one, other),
-        *(file for file in files if one.artefacts.get(file) != other.artefacts.get(file)),
+        *differing_digests(first, second),
+        *(file for file in files if first.artefacts.get(file) != second.artefacts.get(file)),
     )
 
 
-def sentence(one: SideBySide) -> str:
+def sentence(comparison: SideBySide) -> str:
     """A line about a cell."""
-    cell = one.runs[0].cell
-    walls, cpus = (" : ".join(f"{one:.2f}" for one in pair) for pair in ([run.wall for run in one.runs], one.cpu))
-    wall, cpu = one.ratios
-    same = f"DIFFERS: {', '.join(one.differs)}" if one.differs else "the same bytes"
+    cell = comparison.runs[0].cell
+    walls, cpus = (
+        " : ".join(f"{seconds:.2f}" for seconds in pair)
+        for pair in ([run.wall for run in comparison.runs], comparison.cpu)
+    )
+    wall, cpu = comparison.ratios
+    same = f"DIFFERS: {', '.join(comparison.differs)}" if comparison.differs else "the same bytes"
     return (
-        f"{cell.scenario.name}, {cell.client.name} → {cell.server.name} ({one.runs[0].outcome.status}): "
+        f"{cell.scenario.name}, {cell.client.name} → {cell.server.name} ({comparison.runs[0].outcome.status}): "
         f"{walls} s = {wall:.2f}, of the processor {cpus} s = {cpu:.2f}, {same}"
     )
 
 
-def summary(found: Sequence[SideBySide]) -> str:
+def summary(comparisons: Sequence[SideBySide]) -> str:
     """A line about all of them."""
-    same = sum(not one.differs for one in found)
-    wall, cpu = (statistics.median(one.ratios[which] for one in found) for which in (0, 1))
+    same = sum(not comparison.differs for comparison in comparisons)
+    wall, cpu = (statistics.median(comparison.ratios[which] for comparison in comparisons) for which in (0, 1))
     return (
-        f"{same} of {len(found)} give the same bytes; median ratios: {wall:.2f} by the wall's clock, "
+        f"{same} of {len(comparisons)} give the same bytes; median ratios: {wall:.2f} by the wall's clock, "
         f"{cpu:.2f} of the processor"
     )
 
 
-def report(found: Sequence[SideBySide]) -> dict[str, Any]:
+def report(comparisons: Sequence[SideBySide]) -> dict[str, Any]:
     """All of it for --json."""
     return {
         "schema": 1,
-        "same": sum(not one.differs for one in found),
-        "ratios": [statistics.median(one.ratios[which] for one in found) for which in (0, 1)] if found else None,
+        "same": sum(not comparison.differs for comparison in comparisons),
+        "ratios": [statistics.median(comparison.ratios[which] for comparison in comparisons) for which in (0, 1)]
+        if comparisons
+        else None,
         "cells": [
             {
-                "key": one.runs[0].cell.key,
-                "scenario": one.runs[0].cell.scenario.name,
-                "client": one.runs[0].cell.client.name,
-                "server": one.runs[0].cell.server.name,
-                "wall": [run.wall for run in one.runs],
-                "cpu": list(one.cpu),
-                "ratios": list(one.ratios),
-                "differs": list(one.differs),
+                "key": comparison.runs[0].cell.key,
+                "scenario": comparison.runs[0].cell.scenario.name,
+                "client": comparison.runs[0].cell.client.name,
+                "server": comparison.runs[0].cell.server.name,
+                "wall": [run.wall for run in comparison.runs],
+                "cpu": list(comparison.cpu),
+                "ratios": list(comparison.ratios),
+                "differs": list(comparison.differs),
             }
-            for one in found
+            for comparison in comparisons
         ],
     }

@@ -19,7 +19,7 @@ from harness.netem.bounds import burst_bytes, queue_bytes
 from harness.scenario.schema import GilbertElliott, Link, Path
 from tools.bench.fidelity import (
     Prediction,
-    first_other_gap,
+    gap_change,
     gilbert_elliott,
     loss_runs,
     netem_losses,
@@ -188,20 +188,20 @@ def random_early_detection(path: Path | None = None, runs: int = RED_RUNS, burst
         rows = []
         for word, counter, values in (("early", "early", predicted.early), ("full", "pdrop", predicted.full)):
             counts = np.array([passage.qdisc("to_client", "red")[counter] for passage in passages], dtype=np.float64)
-            one = Prediction(float(values.mean()), float(values.std(ddof=1)))
-            error = one.sd * math.sqrt(1 / runs + 1 / RED_PREDICTED)
+            prediction = Prediction(float(values.mean()), float(values.std(ddof=1)))
+            error = prediction.sd * math.sqrt(1 / runs + 1 / RED_PREDICTED)
             # That of the farthest of so many runs which is as rare as 3 sd are for one.
             farthest = float(norm.isf(norm.sf(3) / runs))
             rows += [
-                Row(f"{word} drops, mean of {runs} runs", float(counts.mean()), one.mean, 3 * error, "packets"),
+                Row(f"{word} drops, mean of {runs} runs", float(counts.mean()), prediction.mean, 3 * error, "packets"),
                 Row(
                     f"{word} drops, sd",
                     float(counts.std(ddof=1)),
-                    one.sd,
-                    3 * one.sd / math.sqrt(2 * runs - 2),
+                    prediction.sd,
+                    3 * prediction.sd / math.sqrt(2 * runs - 2),
                     "packets",
                 ),
-                Row(f"{word} drops, farthest run", max(map(one.deviation, counts)), 0, farthest, "sd"),
+                Row(f"{word} drops, farthest run", max(map(prediction.deviation, counts)), 0, farthest, "sd"),
             ]
         return rows
 
@@ -269,13 +269,13 @@ def scheduled_changes(at: float = 5.0) -> Experiment:
         halved, grown = passages
         # From where the queue has begun to fill.
         served = halved.received_ns[~halved.lost & (halved.sent_ns > before + 1e7)] - rate.to_client.delay.value
-        _, other = first_other_gap(served, 8e9 * FRAME / 100e6)
+        _, first_at_new_rate = gap_change(served, 8e9 * FRAME / 100e6)
         late = served[served > begin + 1e7]
         new_rate = 8e3 * FRAME * (late.size - 1) / (late[-1] - late[0])
         longer = grown.sent_ns[grown.delay_ns > 50e6]
         switched = float(longer[0]) if longer.size else math.nan
         return [
-            Row("rate change: first packet at the new rate", (other - begin) / _MS, 0, 1, "ms"),
+            Row("rate change: first packet at the new rate", (first_at_new_rate - begin) / _MS, 0, 1, "ms"),
             Row("rate change: rate after it", new_rate, 50, 0.005, "Mbit/s"),
             Row("delay change: first packet with the new delay", (switched - begin) / _MS, 0, 1, "ms"),
             # 250 bytes at 100 Mbit/s.

@@ -185,6 +185,6 @@ def agreements(views: Sequence[tuple[str, RunView]], image: str) -> Iterator[Agr
     for name, view in views:
         for part in view.every_path:
             for direction in part.directions.values():
-                found = of_direction(name, direction, image)
-                if found is not None:
-                    yield found
+                agreement = of_direction(name, direction, image)
+                if agreement is not None:
+                    yield agreement

@@ -166,7 +166,7 @@ def difference(drawn: Drawn, passage: Passage) -> Difference:
         model = drawn.expected(passage.sent_ns + way, times, airs)
         arrives, came = ~np.isnan(model.received_ns), ~passage.lost
         apart = np.where(arrives & came, np.abs(passage.received_ns - model.received_ns), 0)
-        other = np.flatnonzero((arrives != came) | (apart > NEAR))
+        disagreeing = np.flatnonzero((arrives != came) | (apart > NEAR))
         return Difference(
             drawn.number,
             int((arrives != came).sum()),
@@ -174,7 +174,7 @@ def difference(drawn: Drawn, passage: Passage) -> Difference:
             float(late),
             int(model.dropped.sum()),
             int((~arrives & ~model.dropped).sum()),
-            int(other[0]) if other.size else PACKETS,
+            int(disagreeing[0]) if disagreeing.size else PACKETS,
         )
 
     places = PLACES if ends else (0.0,)
@@ -192,14 +192,14 @@ def difference(drawn: Drawn, passage: Passage) -> Difference:
     return best
 
 
-def _best(found: Iterable[Difference]) -> Difference:
+def _best(differences: Iterable[Difference]) -> Difference:
     """The first that holds; else the one that differs least."""
     least: Difference | None = None
-    for one in found:
-        if one.holds:
-            return one
-        if least is None or one.agrees > least.agrees:
-            least = one
+    for candidate in differences:
+        if candidate.holds:
+            return candidate
+        if least is None or candidate.agrees > least.agrees:
+            least = candidate
     assert least is not None
     return least
 

@@ -172,9 +172,9 @@ class RealTime(Session):
     def _segments_in_row(self) -> None:
         """How much later a TCP transfer starts behind three segments and two proxies than behind one simulator."""
         plain = scenario("plain", "50 Mbit/s", "10 Mbit/s", delay="10 ms", size="2 MB")
-        made = plain.model_dump(mode="json", by_alias=True) | {"flows": [{"kind": "tcp", "download": "2 MB"}]}
+        content = plain.model_dump(mode="json", by_alias=True) | {"flows": [{"kind": "tcp", "download": "2 MB"}]}
         short = {"rate": "1 Gbit/s", "delay": "500 us", "queue": "1000 packets"}
-        satellite = {"name": "satellite", **{way: made["path"][way] for way in ("forward", "return")}}
+        satellite = {"name": "satellite", **{way: content["path"][way] for way in ("forward", "return")}}
         path = [
             {"name": "ground", "forward": short, "return": short},
             {"proxy": "tcp-split"},
@@ -183,15 +183,17 @@ class RealTime(Session):
             {"name": "access", "forward": short, "return": short},
         ]
         starts: dict[str, list[list[float]]] = {"first": [], "next": []}
-        for name, asked in (("plain", made), ("row", made | {"path": path})):
+        for name, asked in (("plain", content), ("row", content | {"path": path})):
             wanted = Scenario.model_validate(asked | {"name": f"bench/{name}"})
-            costs = self._cell_costs(self.cell(wanted, who="linux"))
-            for which, found in starts.items():
+            costs = self._cell_costs(self.cell(wanted, client="linux"))
+            for which, seconds in starts.items():
                 phases = costs[which][1]
-                found.append([create + ready for create, ready in zip(phases["create"], phases["ready"], strict=True)])
-        for which, found in starts.items():
+                seconds.append(
+                    [create + ready for create, ready in zip(phases["create"], phases["ready"], strict=True)]
+                )
+        for which, seconds in starts.items():
             # Runs that did not complete are left out.
-            more = [row - plain for plain, row in zip(*found, strict=False)]
+            more = [row - plain for plain, row in zip(*seconds, strict=False)]
             self.say(line(f"start of three segments and two proxies, beyond one, {which} cell", more, "s", "≤ 4"))
 
     def _cell_costs(self, cell: Cell) -> dict[str, tuple[list[float], dict[str, list[float]]]]:

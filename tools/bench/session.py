@@ -58,7 +58,7 @@ def scenario(
 
 
 class Session(ABC):
-    """One benchmark session: where it works, where it talks, what it found."""
+    """One benchmark session: where it works, where it prints, and its lines."""
 
     def __init__(self, app: App, console: Console, folder: Path, lines: list[Line]) -> None:
         self.app = app
@@ -74,18 +74,23 @@ class Session(ABC):
         """An image is made."""
         self.console.print(f"making the image {name} (about {seconds:.0f} s)")
 
-    def say(self, made: Line) -> None:
+    def say(self, figures: Line) -> None:
         """Print a line of figures and keep it."""
-        self.lines.append(made)
+        self.lines.append(figures)
         self.console.print(
-            f"{made['name']:52} {made['median']:10.6g} {made['unit']:7} [{made['low']:.6g}, {made['high']:.6g}] "
-            f"n={made['n']}  aim: {made['aim']}",
+            f"{figures['name']:52} {figures['median']:10.6g} {figures['unit']:7} "
+            f"[{figures['low']:.6g}, {figures['high']:.6g}] n={figures['n']}  aim: {figures['aim']}",
             markup=False,
             soft_wrap=True,
         )
 
     def cell(
-        self, wanted: Scenario, engine: EngineName = "compose", who: str = "ngtcp2", server: str = "", **parameters: str
+        self,
+        wanted: Scenario,
+        engine: EngineName = "compose",
+        client: str = "ngtcp2",
+        server: str = "",
+        **parameters: str,
     ) -> Cell:
         """The cell of an implementation with itself, or another as server, with its images made; `parameters` are the
         server's.
@@ -93,8 +98,8 @@ class Session(ABC):
         find = self.app.catalogue.find_implementations
         request = Request(
             [wanted],
-            find(who, "client"),
-            find(server or who, "server"),
+            find(client, "client"),
+            find(server or client, "server"),
             engine=engine,
             sim_kernel="lab" if ENGINES[engine].virtual_time else "auto",
             parameters={f"server.{name}": value for name, value in parameters.items()},

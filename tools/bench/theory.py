@@ -107,12 +107,12 @@ def _mean_wait(
     services: Sequence[Floats],
 ) -> Row:
     estimate = wait_estimate(inputs, stream)
-    found = [
+    estimates = [
         estimate(wait[:-1], service[:-1], np.diff(passage.sent_ns), inputs)
         for wait, service, passage in zip(waits, services, passages, strict=True)
     ]
-    tolerance = WAIT * inputs.mean_wait + estimate.sd / math.sqrt(len(found))
-    return Row(f"{title}: mean wait", float(np.mean(found)) / _MS, inputs.mean_wait / _MS, tolerance / _MS, "ms")
+    tolerance = WAIT * inputs.mean_wait + estimate.sd / math.sqrt(len(estimates))
+    return Row(f"{title}: mean wait", float(np.mean(estimates)) / _MS, inputs.mean_wait / _MS, tolerance / _MS, "ms")
 
 
 def poisson_into_a_poisson_service(load: float, packets: int) -> Experiment:
@@ -217,10 +217,10 @@ def reno_scenario() -> Scenario:
 
 def theory_experiments() -> dict[str, Experiment]:
     """All experiments by name."""
-    found: dict[str, Experiment] = {"packet pairs": packet_pairs()}
+    experiments: dict[str, Experiment] = {"packet pairs": packet_pairs()}
     for load, packets in LOADS.items():
-        found[f"D/D/1 at {load:g}"] = constant_arrivals(load)
-        found[f"M/D/1 at {load:g}"] = poisson_into_a_serial_link("M/D/1", ONE_SIZE, load, packets)
-        found[f"M/G/1 at {load:g}"] = poisson_into_a_serial_link("M/G/1", MIXED, load, packets)
-        found[f"M/M/1 at {load:g}"] = poisson_into_a_poisson_service(load, packets)
-    return found
+        experiments[f"D/D/1 at {load:g}"] = constant_arrivals(load)
+        experiments[f"M/D/1 at {load:g}"] = poisson_into_a_serial_link("M/D/1", ONE_SIZE, load, packets)
+        experiments[f"M/G/1 at {load:g}"] = poisson_into_a_serial_link("M/G/1", MIXED, load, packets)
+        experiments[f"M/M/1 at {load:g}"] = poisson_into_a_poisson_service(load, packets)
+    return experiments

@@ -53,20 +53,20 @@ class LinkValidation(Session):
     def _paths(self) -> None:
         build = self.app.images.sim_build("lab")
         self.app.images.make(build, self.announce)
-        core, found = min(os.sched_getaffinity(0)), list[Difference]()
+        core, differences = min(os.sched_getaffinity(0)), list[Difference]()
         with self.app.root_file_systems.use([build.reference]) as exported:
             rootfs = Path(exported.roots[build.reference].rootfs)
             for first in range(0, PATHS, AT_ONCE):
-                found += compare(range(first, first + AT_ONCE), rootfs, self.folder / f"paths-{first}", core=core)
-        held = [one for one in found if one.holds]
+                differences += compare(range(first, first + AT_ONCE), rootfs, self.folder / f"paths-{first}", core=core)
+        held = [difference for difference in differences if difference.holds]
         self.say(line("random paths that do what the model says, packet for packet", [len(held)], f"of {PATHS}", "all"))
-        gone = sum(one.drops + one.losses for one in found)
-        self.say(line("  packets that their queues dropped, or that were lost", [gone], "packets", ""))
-        apart = [one.worst_ns / 1e3 for one in held]
+        missing = sum(difference.drops + difference.losses for difference in differences)
+        self.say(line("  packets that their queues dropped, or that were lost", [missing], "packets", ""))
+        apart = [difference.worst_ns / 1e3 for difference in held]
         self.say(line("  any packet's time, from the model", apart, "µs", f"≤ {NEAR / 1e3:g}"))
-        for one in found:
-            if not one.holds:
-                self.console.print(f"{one}", markup=False)
+        for difference in differences:
+            if not difference.holds:
+                self.console.print(f"{difference}", markup=False)
 
     def _ns3(self) -> None:
         self.app.images.make(self.app.images.ns3, self.announce)
@@ -74,10 +74,10 @@ class LinkValidation(Session):
         engine = VirtualEngine(self.app.cache, [min(os.sched_getaffinity(0))])
         for name, wanted in _scenarios():
             views = []
-            for who in STACKS:
-                cell = self.cell(wanted, "virtual", who)
+            for stack in STACKS:
+                cell = self.cell(wanted, "virtual", stack)
                 run, _ = run_once(PlannedRun(cell, 0), engine, store, Provenance(), lambda phase: None)
-                views.append((f"{name}, {who}", RunView(store.folder(cell.key, 0), run)))
+                views.append((f"{name}, {stack}", RunView(store.folder(cell.key, 0), run)))
             self._say_agreements(name, list(agreements(views, self.app.images.ns3.reference)))
         self._red()
 
@@ -92,9 +92,9 @@ class LinkValidation(Session):
             aim = f"{row.expected:.3f} ± {row.tolerance:.3f}"
             self.say(line(f"ns-3, {row.name}", [row.measured], row.unit, aim))
 
-    def _say_agreements(self, name: str, found: list[Agreement]) -> None:
-        packets, drops = sum(one.packets for one in found), sum(one.drops for one in found)
-        other = sum(one.other_fates for one in found)
-        self.say(line(f"ns-3, {name}: packets that only one of both drops", [other], f"of {packets}", "0"))
+    def _say_agreements(self, name: str, agreed: list[Agreement]) -> None:
+        packets, drops = sum(agreement.packets for agreement in agreed), sum(agreement.drops for agreement in agreed)
+        other_fates = sum(agreement.other_fates for agreement in agreed)
+        self.say(line(f"ns-3, {name}: packets that only one of both drops", [other_fates], f"of {packets}", "0"))
         self.say(line("  drops", [drops], "packets", ""))
-        self.say(line("  any departure, apart", [one.worst_ns / 1e3 for one in found], "µs", ""))
+        self.say(line("  any departure, apart", [agreement.worst_ns / 1e3 for agreement in agreed], "µs", ""))

@@ -83,11 +83,11 @@ class VirtualTime(Session):
             self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
             return
         loss, rtt = RENO_LOSS, rtt / 1e3
-        for who, expected in (
+        for authors, expected in (
             ("Padhye et al.", padhye(RENO_SEGMENT, rtt, rtt + RENO_TIMER, loss)),
             ("Mathis et al.", mathis(RENO_SEGMENT, rtt, loss)),
         ):
-            self.say(line(f"Reno at {loss:.1%} loss, of {who}", [100 * rate * 1e6 / expected], "%", "100 ± 15"))
+            self.say(line(f"Reno at {loss:.1%} loss, of {authors}", [100 * rate * 1e6 / expected], "%", "100 ± 15"))
 
     def _engine(self, jobs: int = 1) -> VirtualEngine:
         return VirtualEngine(self.app.cache, self._cores[:jobs])
@@ -150,15 +150,20 @@ class VirtualTime(Session):
 
     def _pairs(self) -> None:
         """Everybody with everybody, twice: the bytes are the same."""
-        found = pairs_repeat(self.app, self.folder / "pairs", len(self._cores), lambda event: None)
-        for one in found:
-            said = f"the same bytes: PARTS: {', '.join(one.parts)}" if one.parts else "the same bytes"
-            times = [run.wall for run in one.runs]
+        pairs = pairs_repeat(self.app, self.folder / "pairs", len(self._cores), lambda event: None)
+        for pair in pairs:
+            bytes_text = f"the same bytes: PARTS: {', '.join(pair.parts)}" if pair.parts else "the same bytes"
+            times = [run.wall for run in pair.runs]
             self.say(
-                line(f"{one.client} → {one.server}, 2 MB, 1 % loss ({one.runs[0].outcome.status})", times, "s", said)
+                line(
+                    f"{pair.client} → {pair.server}, 2 MB, 1 % loss ({pair.runs[0].outcome.status})",
+                    times,
+                    "s",
+                    bytes_text,
+                )
             )
-        same = sum(not one.parts for one in found)
-        self.say(line("pairs that are the same to the last byte", [same], f"of {len(found)}", "all"))
+        same = sum(not pair.parts for pair in pairs)
+        self.say(line("pairs that are the same to the last byte", [same], f"of {len(pairs)}", "all"))
 
     def _repeatability(self, name: str, loss: str, aim: str, **parameters: str) -> None:
         """The same cell, the same seed, again and again, with every core busy with other work."""

@@ -96,8 +96,8 @@ def run_campaign(
         cluster=place,
     )
     beside = place.local if place is not None and place.local else options.jobs
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
-        chosen = list(campaign.shares(engine.value, only or [], talk))
+    with ProgressPrinter(console()) as progress, handle_interrupts(progress.interrupted, app.kill_all):
+        chosen = list(campaign.shares(engine.value, only or [], progress))
         for share in chosen:
             print_text(_line(share, beside))
         seconds = sum(share.seconds for share in chosen) / beside
@@ -105,13 +105,13 @@ def run_campaign(
         todo = () if plan else chosen
         try:
             for number, share in enumerate(todo, 1):
-                made = campaign.work(share, options, talk)
-                _print_published(campaign.publish(made, behind_figures, last=number == len(todo)))
+                results = campaign.work(share, options, progress)
+                _print_published(campaign.publish(results, behind_figures, last=number == len(todo)))
         except KeyboardInterrupt:
             _print_published(campaign.publish([], behind_figures, last=True))
             raise
         if tidy:
-            unasked = campaign.unrequested(talk)
+            unasked = campaign.unrequested(progress)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
             if unasked and not plan:
                 remove_cells(REFERENCE, unasked)

@@ -118,10 +118,10 @@ class Share:
         """What it is called by: its scenarios, pairs and engine; and how far a search goes."""
         how = "" if self.request.search is None else f", a search of {self.request.search} sets a pair"
         how += ", with causes removed" if self.request.why else ""
-        who = (
+        pairs = (
             "each with itself" if self.request.pairs == "itself" else f"{self.request.clients} → {self.request.servers}"
         )
-        return f"{', '.join(self.request.scenarios)} ({who}, {self.request.engine}{how})"
+        return f"{', '.join(self.request.scenarios)} ({pairs}, {self.request.engine}{how})"
 
 
 class Reference:
@@ -145,8 +145,8 @@ class Reference:
     def requests(self) -> tuple[Asked, ...]:
         """What the campaign asks for. InputError, with its place, for what it cannot ask."""
         file, asked = self.root / CAMPAIGN, self._read().requests
-        for number, one in enumerate(asked, 1):
-            for name in (*one.set, *one.vary):
+        for number, request in enumerate(asked, 1):
+            for name in (*request.set, *request.vary):
                 if not is_dimension(name):
                     message = f"{file}: request {number}: nothing is called '{name}'"
                     raise InputError(message, did_you_mean(name, dimensions()))
@@ -162,8 +162,8 @@ class Reference:
         """Names of the implementations that `all` does not mean, read once. InputError for a name that nobody has."""
         contestants = self._app.catalogue.implementations()
         listed = {contestants.find(name)[0].name for name in self._read().implementations}
-        others = {item.name for item, _ in contestants.values()} - listed if listed else set()
-        return frozenset(others | self._unavailable.keys())
+        unlisted = {item.name for item, _ in contestants.values()} - listed if listed else set()
+        return frozenset(unlisted | self._unavailable.keys())
 
     def matrix(self, asked: Asked, listen: Listener, among: Set[str] | None = None) -> list[Cell]:
         """The cells of one request, with today's bits. Raises InputError.
@@ -173,7 +173,7 @@ class Reference:
         """
         if asked.grows:
             known = functools.partial(self._stored_cell, repeat=asked.repeat, columns=self._columns())
-            return [cell for one in self._searching(asked, listen, among) for cell in cells_so_far(one, known)]
+            return [cell for search in self._searching(asked, listen, among) for cell in cells_so_far(search, known)]
         return self._app.matrix(self._request(asked, among), listen, pull=False)
 
     def _request(self, asked: Asked, among: Set[str] | None = None) -> Request:
@@ -224,13 +224,17 @@ class Reference:
         if columns is None:
             return stored
         reference = StoredResults(columns, None).result_of(cell, repeat)
-        found = {
+        by_repetition = {
             run.repetition: ((run, measured), folder)
             for result in (stored, reference)
             for (run, measured), folder in zip(result.runs, result.folders, strict=True)
             if result is stored or self._sound(columns, run)
         }
-        pairs, folders = zip(*(found[number] for number in sorted(found)), strict=True) if found else ((), ())
+        pairs, folders = (
+            zip(*(by_repetition[number] for number in sorted(by_repetition)), strict=True)
+            if by_repetition
+            else ((), ())
+        )
         return CellResult(cell, pairs, judge(cell.scenario, pairs, [str(folder) for folder in folders]), folders)
 
     def shares(self, engine: EngineName, only: Collection[str], listen: Listener) -> Iterator[Share]:
@@ -270,12 +274,12 @@ class Reference:
         return self._read_columns[1]
 
     def _sound_runs(self, columns: ColumnStore, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
-        found = set()
+        sound = set()
         for item in planned:
             run = columns.run(item.cell.key, item.repetition)
             if run is not None and self._sound(columns, run):
-                found.add((item.cell.key, item.repetition))
-        return found
+                sound.add((item.cell.key, item.repetition))
+        return sound
 
     def _sound(self, columns: ColumnStore, run: Run) -> bool:
         return proven_outcome(run, columns.measured(run.cell.key, run.repetition)).status != "infrastructure"
@@ -287,7 +291,7 @@ class Reference:
         """
         repeat, cells = share.request.repeat, {cell.key: cell for cell in share.cells}
 
-        def made(asked: Sequence[Cell]) -> list[CellResult]:
+        def results_of(asked: Sequence[Cell]) -> list[CellResult]:
             columns = self._columns()
             known = {cell.key: self._stored_cell(cell, repeat, columns) for cell in asked}
             cells.update((cell.key, cell) for cell in asked)
@@ -296,7 +300,7 @@ class Reference:
 
         try:
             if share.request.grows:
-                drive_searches(self._searching(share.request, listen), made)
+                drive_searches(self._searching(share.request, listen), results_of)
             else:
                 self._run(
                     list({item.cell.key: item.cell for item in share.missing_runs}.values()), repeat, options, listen

@@ -60,46 +60,55 @@ def changed(
 ) -> list[Changed]:
     """The cells of a former reference beside those of today, the gravest first; `known`: contents of images of each."""
     points = {point_of(result.cell) for result in former}
-    found = decide(match_cells(former, [one for one in now if point_of(one.cell) in points]), within=within)
-    ordered = sorted(
-        found, key=lambda one: (one.pair.cell.scenario.name, STATUS_ORDER.index(one.status), one.pair.name)
+    decisions = decide(
+        match_cells(former, [result for result in now if point_of(result.cell) in points]), within=within
     )
-    return [Changed(one, tuple(version_differences(one.pair, known, ledger))) for one in ordered]
+    ordered = sorted(
+        decisions,
+        key=lambda decision: (
+            decision.pair.cell.scenario.name,
+            STATUS_ORDER.index(decision.status),
+            decision.pair.name,
+        ),
+    )
+    return [Changed(decision, tuple(version_differences(decision.pair, known, ledger))) for decision in ordered]
 
 
 def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     """The page. `compared`: what the whole comparison came to."""
-    counts = ", ".join(f"{compared.counts[one]} {one}" for one in STATUS_ORDER if compared.counts.get(one))
-    said = (
+    counts = ", ".join(f"{compared.counts[status]} {status}" for status in STATUS_ORDER if compared.counts.get(status))
+    summary = (
         f"Of {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed if it differs by "
         f"more than {100 * compared.within:.3g} %. Where it depends on chance, a test has to show the change, too "
         f"(Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that *cannot tell* have too few runs for "
         "the test. They have no line here."
     )
-    lines = [_HEAD, said, ""]
-    for folder in dict.fromkeys(_folder(one) for one in cells):
-        mine = [one for one in cells if _folder(one) == folder]
+    lines = [_HEAD, summary, ""]
+    for folder in dict.fromkeys(_folder(cell) for cell in cells):
+        mine = [cell for cell in cells if _folder(cell) == folder]
         lines += [
             f"## {folder}",
             "",
             table_row(["", "cell", "before → now", "what differs"]),
             table_row(["---"] * 4),
         ]
-        for one in mine:
+        for cell in mine:
             texts = (
-                one.decision.status,
-                one.decision.pair.name,
-                _figures(one.decision),
-                name_first(one.causes, _NAMED),
+                cell.decision.status,
+                cell.decision.pair.name,
+                _figures(cell.decision),
+                name_first(cell.causes, _NAMED),
             )
             lines.append(table_row([escape_stored(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
 
 
-def _folder(one: Changed) -> str:
-    return one.decision.pair.cell.scenario.name.partition("/")[0]
+def _folder(cell: Changed) -> str:
+    return cell.decision.pair.cell.scenario.name.partition("/")[0]
 
 
-def _figures(one: Decision) -> str:
-    return name_first([figure_text(figure) for figure in one.figures if figure.status == one.status], _NAMED, "; ")
+def _figures(decision: Decision) -> str:
+    return name_first(
+        [figure_text(figure) for figure in decision.figures if figure.status == decision.status], _NAMED, "; "
+    )

@@ -81,8 +81,8 @@ def _findings(name: str, histories: Sequence[ScenarioHistory]) -> Iterator[str]:
         if size < _FINDING_SHARE:
             return
         release = change.after.release
-        said = f" {release.note}" if release.note else ""
-        yield f"**{name} {release.version}** ({release.date.isoformat()}), {scenario}: {change_sentence(change)}.{said}"
+        note = f" {release.note}" if release.note else ""
+        yield f"**{name} {release.version}** ({release.date.isoformat()}), {scenario}: {change_sentence(change)}.{note}"
 
 
 def _largest(change: ReleaseChange) -> float:

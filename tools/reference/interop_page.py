@@ -100,7 +100,9 @@ def interop_page(
     """The page. `scenarios`, `implementations`: all; those of test cases are taken, and of the latter what is built
     here and speaks QUIC.
     """
-    by_name = {one.name.removeprefix(FOLDER): one for one in scenarios if one.name.startswith(FOLDER)}
+    by_name = {
+        scenario.name.removeprefix(FOLDER): scenario for scenario in scenarios if scenario.name.startswith(FOLDER)
+    }
     lines = [_HEAD, "## Test cases", ""]
     lines += [table_row(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), table_row(["---"] * 6)]
     for name, abbreviation in (CASES | MEASUREMENTS).items():
@@ -113,11 +115,17 @@ def interop_page(
         render_markdown(checks_document(list(declared_checks().values()))).rstrip("\n"),
     ]
     lines.append(_IMAGES)
-    lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
+    lines += _images(
+        [
+            implementation
+            for implementation in implementations
+            if implementation.build is not None and implementation.tested and implementation.speaks_quic
+        ]
+    )
     lines.append(_DIFFERENCES.format(checks="\n".join(_stricter())))
     matrix = matrix_of(results)
     shown = render_markdown(interop_document(matrix)) if matrix.entries else "No runs are stored.\n"
-    judged = [one for one in testcase_cells(results) if case_of(one.cell.scenario.name) is not None]
+    judged = [result for result in testcase_cells(results) if case_of(result.cell.scenario.name) is not None]
     took = [f"{effort_summary(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
     return "\n".join([*lines, "## What stored runs show", "", *took, shown])
 
@@ -132,8 +140,10 @@ def _stricter() -> Iterator[str]:
 
 
 def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
-    told = scenario.told("client"), scenario.told("server")
-    testcase = f"`{told[0]}`" if told[0] == told[1] else f"client `{told[0]}`, server `{told[1]}`"
+    arguments = scenario.told("client"), scenario.told("server")
+    testcase = (
+        f"`{arguments[0]}`" if arguments[0] == arguments[1] else f"client `{arguments[0]}`, server `{arguments[1]}`"
+    )
     checks = ", ".join(f"`{check}: {str(value).lower()}`" for check, value in scenario.checks.items())
     note = "Disabled in the runner. " if name in DISABLED else ""
     title = scenario.title.removesuffix(f" ({abbreviation})")
@@ -145,18 +155,18 @@ def _images(implementations: Sequence[Implementation]) -> Iterator[str]:
     """The table of what images take, and a list of why they refuse the rest."""
     yield table_row(["", *(f"`{name}`" for name in TESTCASES)])
     yield table_row(["---"] * (1 + len(TESTCASES)))
-    for one in implementations:
-        yield table_row([one.name, *(_taken(one, name) for name in TESTCASES)])
+    for implementation in implementations:
+        yield table_row([implementation.name, *(_roles_taking(implementation, name) for name in TESTCASES)])
     yield ""
-    for one in implementations:
-        for refusal in one.refuses:
+    for implementation in implementations:
+        for refusal in implementation.refuses:
             cases = ", ".join(f"`{name}`" for name in refusal.testcases)
-            roles = [role for role in refusal.roles if role in one.roles]
-            alone = f" as a {roles[0]}" if len(roles) < len(one.roles) else ""
-            yield f"* {one.name} refuses {cases}{alone}: {refusal.why}."
+            roles = [role for role in refusal.roles if role in implementation.roles]
+            alone = f" as a {roles[0]}" if len(roles) < len(implementation.roles) else ""
+            yield f"* {implementation.name} refuses {cases}{alone}: {refusal.why}."
 
 
-def _taken(one: Implementation, testcase: TestcaseName) -> str:
+def _roles_taking(implementation: Implementation, testcase: TestcaseName) -> str:
     """'c s': the roles in which an image takes a test case."""
     asked: tuple[Role, ...] = (ONE_SIDED[testcase],) if testcase in ONE_SIDED else ROLES
-    return " ".join(role[0] for role in asked if not one.refusal(role, testcase)) or "–"
+    return " ".join(role[0] for role in asked if not implementation.refusal(role, testcase)) or "–"

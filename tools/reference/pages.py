@@ -93,7 +93,7 @@ def _figures() -> list[tuple[str, str, str, str]]:
         "pair": "RED beside DropTail",
         "runs": "several runs",
     }
-    return [(one.name, of[one.of], one.shows, ", ".join(one.needs)) for one in plots().values()]
+    return [(plot.name, of[plot.of], plot.shows, ", ".join(plot.needs)) for plot in plots().values()]
 
 
 def _scenarios(app: App) -> list[Scenario]:
@@ -182,7 +182,7 @@ def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path
 
 def behind_figures(results: Sequence[CellResult]) -> set[str]:
     """Names of the runs whose series the studies' figures are drawn from."""
-    drawn = [result for result in results if any(one.is_of(result) for one in figures())]
+    drawn = [result for result in results if any(figure.is_of(result) for figure in figures())]
     reds = [result.cell for result in drawn if is_red(result.cell)]
     partners = [result for result in results if any(is_queue_pair(red, result.cell) for red in reds)]
     return {result.runs[0][0].name for result in (*drawn, *partners) if result.runs}
@@ -205,8 +205,8 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     for file, figure in history_figures(app.catalogue, every):
         yield folder / file, str(vl_convert.vegalite_to_svg(dict(figure)))
     shown = figures()
-    for one in shown:
-        chosen = [result for result in current if one.is_of(result)]
+    for study_figure in shown:
+        chosen = [result for result in current if study_figure.is_of(result)]
         for drawing in load_drawings(app.stored_runs, chosen, app.results.find, (), None):
-            for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
-                yield folder / one.file, render_svg(made)
+            for rendered in figures_of(drawing.run, drawing.partner, (study_figure.plot,)):
+                yield folder / study_figure.file, render_svg(rendered)

@@ -40,5 +40,5 @@ def plots_page(rows: Sequence[tuple[str, str, str, str]]) -> str:
         table_row(["name", "unit", "what it is", "source"]),
         table_row(["---"] * 4),
     ]
-    lines += [table_row([f"`{name}`", one.unit, one.meaning, one.source]) for name, one in SERIES.items()]
+    lines += [table_row([f"`{name}`", series.unit, series.meaning, series.source]) for name, series in SERIES.items()]
     return "\n".join(lines) + "\n"

@@ -64,13 +64,13 @@ def _beside_tcp(results: Sequence[CellResult]) -> dict[str, dict[str, str]]:
 
 def _totals(results: Sequence[CellResult]) -> str:
     """What all runs in virtual time took together; empty without any."""
-    made = [result for result in results if result.cell.virtual_time and result.runs]
-    runs, virtual, wall = total_effort(made)
+    simulated = [result for result in results if result.cell.virtual_time and result.runs]
+    runs, virtual, wall = total_effort(simulated)
     if not wall:
         return ""
-    longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in slowest_families(made, 3))
+    longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in slowest_families(simulated, 3))
     return (
-        f"All pages rest on {len(made):,} cells in virtual time. Their {runs:,} runs' transfers took "
+        f"All pages rest on {len(simulated):,} cells in virtual time. Their {runs:,} runs' transfers took "
         f"{virtual / 3600:,.1f} h of virtual time. With the labs' set-up that was {wall / 3600:,.1f} h of one core, "
         f"without measuring. That is {virtual / wall:.1f} times real time, or {3600 * runs / wall:,.0f} runs an hour "
         f"and core. Longest were {longest}.\n"
@@ -80,10 +80,10 @@ def _totals(results: Sequence[CellResult]) -> str:
 def with_implementations(text: str, implementations: Sequence[Implementation]) -> str:
     """The README's text with the names of the implementations made anew, the tested ones first. InputError likewise."""
     tested = [item.name for item in implementations if item.tested]
-    others = [item.name for item in implementations if not item.tested]
+    untested = [item.name for item in implementations if not item.tested]
     content = (
         f"* Built here and tested ({len(tested)}): {', '.join(tested)}.\n"
-        f"* By manifest alone, never run by us ({len(others)}): {', '.join(others)}.\n"
+        f"* By manifest alone, never run by us ({len(untested)}): {', '.join(untested)}.\n"
     )
     return between(text, "implementations", content, "the README")
 
@@ -123,8 +123,8 @@ def _datagram_blocks(excesses: Mapping[str, Sequence[float]]) -> list[Block]:
     """Senders with a run that gets the caution, then all others as one."""
     above = {name for name, values in excesses.items() if max(values) >= EXCESS}
     groups = {name: excesses[name] for name in sorted(above)}
-    others = [value for name, values in excesses.items() if name not in above for value in values]
-    groups |= {"every other sender": others} if others else {}
+    ordinary = [value for name, values in excesses.items() if name not in above for value in values]
+    groups |= {"every other sender": ordinary} if ordinary else {}
     columns = [Column("sender"), *(Column(name, right=True) for name in ("runs", "median", "95 %", "most", "cautions"))]
     rows = [
         Row(
@@ -146,8 +146,8 @@ def with_parameters(text: str, implementations: Sequence[Implementation], result
     """The text of images/PARAMETERS.md with the vocabulary and the defaults made anew."""
     page = "images/PARAMETERS.md"
     known = [item for item in implementations if item.parameters]
-    made = render_blocks(defaults_blocks(defaults(known, observations(results))))
-    return between(between(text, "parameters", render_markdown(vocabulary_document()), page), "defaults", made, page)
+    table = render_blocks(defaults_blocks(defaults(known, observations(results))))
+    return between(between(text, "parameters", render_markdown(vocabulary_document()), page), "defaults", table, page)
 
 
 def reference_page(results: Sequence[CellResult]) -> str:

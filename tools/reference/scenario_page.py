@@ -120,7 +120,7 @@ def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
             raise InputError(
                 f"no example has the key {key} of {model.__name__}", "write it into a file of docs/scenarios"
             )
-        forms = [one["description"] for one in short.get(key, {}).get("oneOf", ()) if one.get("type") == "string"]
+        forms = [form["description"] for form in short.get(key, {}).get("oneOf", ()) if form.get("type") == "string"]
         takes = " ".join([_takes(field.annotation, _bounds(field.metadata)), *(f"(or {form})" for form in forms)])
         example = examples.get((model.__name__, key), "")
         example = example if example in ("", _BELOW) else f"`{escape_cell(example)}`"
@@ -148,7 +148,7 @@ def _written(value: object) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json", by_alias=True, exclude_none=True)
     elif isinstance(value, tuple):
-        value = [str(one) for one in value]
+        value = [str(item) for item in value]
     elif isinstance(value, Quantity | QueueSize):
         return str(value)
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000)
@@ -178,9 +178,9 @@ def _collect(part: BaseModel, data: object, examples: Examples) -> None:
         if key == "flows" and isinstance(part, Scenario):
             # An entry with a count stands for several flows.
             written = [entry for entry in written for _ in range(entry.get("count", 1))]
-        for one, own in _parts(value, written):
-            if isinstance(one, BaseModel):
-                _collect(one, own, examples)
+        for inner, own in _parts(value, written):
+            if isinstance(inner, BaseModel):
+                _collect(inner, own, examples)
 
 
 def _parts(value: object, written: Any) -> Iterator[tuple[object, object]]:
@@ -196,23 +196,25 @@ def _parts(value: object, written: Any) -> Iterator[tuple[object, object]]:
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
     """A model and those in it, each once, in the order in which they are met."""
-    found = [root]
-    for model in found:
-        inner = (one for field in model.model_fields.values() for one in _inside(field.annotation))
-        found += [one for one in dict.fromkeys(inner) if one not in found]
-    return found
+    models = [root]
+    for model in models:
+        inner = (inner_model for field in model.model_fields.values() for inner_model in _inside(field.annotation))
+        models += [inner_model for inner_model in dict.fromkeys(inner) if inner_model not in models]
+    return models
 
 
 def _inside(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [one for argument in get_args(annotation) for one in _inside(argument)]
+    return [model for argument in get_args(annotation) for model in _inside(argument)]
 
 
 def _bounds(metadata: Sequence[Any]) -> str:
     """Bounds of a number: 'from 1280 to 1500'."""
-    every = [inner for one in metadata for inner in (one.metadata if isinstance(one, FieldInfo) else (one,))]
-    words = [f"{word} {getattr(one, name):g}" for kind, name, word in _BOUNDS for one in every if isinstance(one, kind)]
+    every = [inner for entry in metadata for inner in (entry.metadata if isinstance(entry, FieldInfo) else (entry,))]
+    words = [
+        f"{word} {getattr(bound, name):g}" for kind, name, word in _BOUNDS for bound in every if isinstance(bound, kind)
+    ]
     return " ".join(words)
 
 
@@ -224,7 +226,7 @@ def _takes(annotation: Any, bounds: str = "") -> str:
     if origin is Annotated:
         return _takes(arguments[0], _bounds(arguments[1:]))
     if origin in (Union, types.UnionType):
-        kinds = dict.fromkeys(_takes(one, bounds) for one in arguments if one is not type(None))
+        kinds = dict.fromkeys(_takes(argument, bounds) for argument in arguments if argument is not type(None))
         return " or ".join(kinds)
     if origin is Literal:
         return " or ".join(f"`{word}`" for word in arguments)

@@ -35,8 +35,8 @@ def figures() -> list[Figure]:
 
 def claims(results: Sequence[CellResult]) -> str:
     """The studies' main claims and what the runs say to them, a paragraph each; empty where no runs say anything."""
-    made = [study.claim(results) for study in studies().values() if study.claim is not None]
-    return "\n".join(filter(None, made))
+    texts = [study.claim(results) for study in studies().values() if study.claim is not None]
+    return "\n".join(filter(None, texts))
 
 
 def study_page_names() -> list[str]:

@@ -16,7 +16,7 @@ SESSION = "validation.json"
 def with_validation(text: str, session: dict[str, Any]) -> str:
     """The text of docs/validation.md with its table made anew. InputError where it has no place for that."""
     rows = [table_row(["what was compared", "median", "least", "most", "unit", "n", "aim"]), table_row(["---"] * 7)]
-    rows += [_row(one) for one in session["benchmarks"]]
+    rows += [_row(benchmark) for benchmark in session["benchmarks"]]
     return between(text, "validation", "\n".join(rows) + "\n", "docs/validation.md")
 
 
@@ -29,6 +29,6 @@ def read_session(results: Path) -> dict[str, Any] | None:
     return content
 
 
-def _row(one: dict[str, Any]) -> str:
-    figures = [f"{one[name]:.6g}" for name in ("median", "low", "high")]
-    return table_row([one["name"].strip(), *figures, one["unit"], str(one["n"]), one["aim"]])
+def _row(benchmark: dict[str, Any]) -> str:
+    figures = [f"{benchmark[name]:.6g}" for name in ("median", "low", "high")]
+    return table_row([benchmark["name"].strip(), *figures, benchmark["unit"], str(benchmark["n"]), benchmark["aim"]])

@@ -4,7 +4,7 @@ Predictions that measurements are held against (tests/lab/test_virtual_links.py,
 statistics they are compared by. Times are ns, sizes layer-2 bytes, rates layer-2 bit/s, as tc counts them.
 """
 
-from tools.bench.fidelity.bottleneck import ceiling_ns, first_other_gap, tail_drop
+from tools.bench.fidelity.bottleneck import ceiling_ns, gap_change, tail_drop
 from tools.bench.fidelity.losses import gilbert_elliott, loss_runs, netem_losses, run_length_probabilities
 from tools.bench.fidelity.path import Crossing, changes_ns, crossing
 from tools.bench.fidelity.prediction import Prediction
@@ -18,7 +18,7 @@ __all__ = [
     "ceiling_ns",
     "changes_ns",
     "crossing",
-    "first_other_gap",
+    "gap_change",
     "gilbert_elliott",
     "loss_runs",
     "netem_losses",

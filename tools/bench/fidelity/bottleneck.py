@@ -27,10 +27,10 @@ class Queue(ABC):
     def backlog(self, now: float) -> Integers:
         """Bytes that wait at a time, which may not go back. Shape (runs,)."""
         while True:
-            gone = self._departures[self._rows, self._head] <= now
-            if not gone.any():
+            departed = self._departures[self._rows, self._head] <= now
+            if not departed.any():
                 break
-            self._head += gone
+            self._head += departed
         waiting: Integers = self._accepted[self._rows, self._tail] - self._accepted[self._rows, self._head]
         return waiting
 
@@ -126,13 +126,13 @@ def ceiling_ns(rate_bps: int, limit_bytes: int, delay_ns: int) -> float:
     return delay_ns + 8e9 * limit_bytes / rate_bps
 
 
-def first_other_gap(times_ns: Floats, gap_ns: float, tolerance: float = 0.2) -> tuple[float, float]:
+def gap_change(times_ns: Floats, gap_ns: float, tolerance: float = 0.2) -> tuple[float, float]:
     """The two times between which a regular process first left its gap: (last in step, first out of step).
 
     For the departures of a busy link, between them its rate changed. ValueError if it never did.
     """
     gaps = np.diff(times_ns)
-    other = np.flatnonzero(np.abs(gaps - gap_ns) > tolerance * gap_ns)
-    if other.size == 0:
+    out_of_step = np.flatnonzero(np.abs(gaps - gap_ns) > tolerance * gap_ns)
+    if out_of_step.size == 0:
         raise ValueError(f"all gaps are {gap_ns:g} ns ± {tolerance:.0%}")
-    return float(times_ns[other[0]]), float(times_ns[other[0] + 1])
+    return float(times_ns[out_of_step[0]]), float(times_ns[out_of_step[0] + 1])

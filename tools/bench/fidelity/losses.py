@@ -50,13 +50,13 @@ def run_length_probabilities(loss: GilbertElliott, longest: int) -> Floats:
     if state.sum() == 0:
         raise ValueError("the chain loses nothing, or everything")
     state = state / state.sum()
-    found = np.empty(longest)
+    probabilities = np.empty(longest)
     for index in range(longest):
         # The state has lost so many packets in a row; the run ends unless the next is lost, too.
         following = state @ move * lost
-        found[index] = state.sum() - following.sum()
+        probabilities[index] = state.sum() - following.sum()
         state = following
-    return found
+    return probabilities
 
 
 def gilbert_elliott(loss: GilbertElliott, packets: int) -> LossPrediction:
