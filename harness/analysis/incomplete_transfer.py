@@ -160,12 +160,14 @@ def _logged_sizes(view: RunView, window: TransferWindow, role: Role) -> list[int
     """Sizes of the datagrams that an endpoint's qlog reports as sent, bytes of UDP payload; empty if it reports
     none.
     """
-    sizes: list[int] = []
-    for path in traces_of(view, window, role)[:1]:
-        lines = list(qlog.find_event_lines(map_content(path), b'packet_sent"'))
-        if None not in lines:
-            sizes += [int(size[1]) for line in lines if line and (size := _LENGTH.search(line)) is not None]
-    return sizes
+    traces = traces_of(view, window, role)
+    if not traces:
+        return []
+    try:
+        lines = list(qlog.find_event_lines(map_content(traces[0]), b'packet_sent"'))
+    except qlog.NotAnEventError:
+        return []
+    return [int(size[1]) for line in lines if (size := _LENGTH.search(line)) is not None]
 
 
 def _oversize_count(view: RunView, window: TransferWindow, role: Role, max_payload: int) -> int:

@@ -272,19 +272,19 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     return _in_ms(frame, rtt_ms)
 
 
-def find_event_lines(data: Content, word: bytes) -> Iterator[bytes | None]:
-    """The lines with `word`; None in place of the first that is no event, and of all after it.
+class NotAnEventError(ValueError):
+    """A line of a trace is not one whole event: the trace has another form, or is truncated."""
 
-    That is so in other forms of traces, and where a trace is truncated.
-    """
+
+def find_event_lines(data: Content, word: bytes) -> Iterator[bytes]:
+    """The lines with `word`, each an event. Raises NotAnEventError at the first that is none."""
     position = data.find(word)
     while position >= 0:
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
         line = data[data.rfind(b"\n", 0, position) + 1 : end].strip(b"\x1e ,\r\t")
         if not _is_event(line):
-            yield None
-            return
+            raise NotAnEventError(f"the line at byte {position} is not one event")
         yield line
         position = data.find(word, end)
 
@@ -301,13 +301,14 @@ def _scan_events(data: Content) -> pl.DataFrame | None:
     with them is no event.
     """
     frames, lines = [_scan_lines([])], list[str]()
-    for line in find_event_lines(data, _METRICS):
-        if line is None:
-            return None
-        lines.append(line.decode("utf-8", "replace"))
-        if len(lines) == _LINES:
-            frames.append(_scan_lines(lines))
-            lines = []
+    try:
+        for line in find_event_lines(data, _METRICS):
+            lines.append(line.decode("utf-8", "replace"))
+            if len(lines) == _LINES:
+                frames.append(_scan_lines(lines))
+                lines = []
+    except NotAnEventError:
+        return None
     return pl.concat([*frames, _scan_lines(lines)])
 
 

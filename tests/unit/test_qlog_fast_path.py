@@ -76,6 +76,9 @@ def test_forms_of_numbers_read_the_same() -> None:
 def test_what_was_cut_short_is_decoded_as_far_as_it_goes(tmp_path: Path) -> None:
     text = f"{_event(0, cwnd=10)}\n{_event(1, cwnd=20)}\n{_event(2, cwnd=30)[:-9]}"
     assert qlog._scan_events(text.encode()) is None
-    assert [line is None for line in qlog.find_event_lines(text.encode(), qlog._METRICS)] == [False, False, True]
+    lines = qlog.find_event_lines(text.encode(), qlog._METRICS)
+    assert [next(lines), next(lines)] == [line.encode() for line in text.splitlines()[:2]]
+    with pytest.raises(qlog.NotAnEventError, match="not one event"):
+        next(lines)
     (tmp_path / "cut.sqlog").write_text(text)
     assert qlog.read_recovery(tmp_path / "cut.sqlog")["congestion_window"].to_list() == [10, 20]
