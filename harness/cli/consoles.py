@@ -67,12 +67,17 @@ def annotate(text: str) -> None:
     sys.stderr.write(escape_controls(text) + "\n")
 
 
+def text_console(**options: Any) -> Console:
+    """A console that prints text as people wrote it: brackets are no markup, colons no emoji. `options`: Rich's."""
+    return _Console(highlight=False, markup=False, emoji=False, **options)
+
+
 def _make_console(**options: Any) -> Console:
-    """A console that prints text as people wrote it: brackets are no markup, colons no emoji."""
+    """A console for this process's output, of which no line is a command to the runner of a CI job."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         stream = sys.stderr if options.pop("stderr", False) else sys.stdout
         options["file"] = _CommandFilter(stream)
-    return _Console(highlight=False, markup=False, emoji=False, **options)
+    return text_console(**options)
 
 
 def console() -> Console:
@@ -140,10 +145,10 @@ def print_warning(text: str) -> None:
 
 def print_error(error: HarnessError) -> None:
     """Print an error on stderr, with its hint."""
-    talk = console()
+    messages = console()
     lines = error.message.splitlines() or [""]
-    talk.print(f"error: {lines[0]}", style="red", soft_wrap=True, markup=False)
+    messages.print(f"error: {lines[0]}", style="red", soft_wrap=True, markup=False)
     for line in lines[1:]:
-        talk.print(f"       {line}", soft_wrap=True, markup=False)
+        messages.print(f"       {line}", soft_wrap=True, markup=False)
     if error.hint:
-        talk.print(f"hint: {error.hint}", soft_wrap=True, markup=False)
+        messages.print(f"hint: {error.hint}", soft_wrap=True, markup=False)

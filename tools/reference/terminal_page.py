@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
+from harness.cli.consoles import text_console
 from harness.evaluation.cell_result import CellResult, CommandWords
 from harness.report.closing import closing_document
 from harness.report.terminal import render_terminal
@@ -60,11 +61,9 @@ def shown_cells(results: Sequence[CellResult]) -> list[CellResult]:
 def terminal_text(results: Sequence[CellResult]) -> str:
     """The command and what it ends with, as a terminal gets it: with the escape sequences of colours."""
     output = io.StringIO()
-    # As `harness.cli.consoles` has it: nothing in a text is markup.
-    terminal = Console(
-        file=output, width=WIDTH, force_terminal=True, color_system="standard", highlight=False, markup=False,
-        emoji=False, legacy_windows=False, _environ={},
-    )  # fmt: skip
+    terminal = text_console(
+        file=output, width=WIDTH, force_terminal=True, color_system="standard", legacy_windows=False, _environ={}
+    )
     terminal.print(f"$ {COMMAND}", style="bold")
     terminal.print("…", style="dim")
     render_terminal(closing_document(shown_cells(results)), terminal)
