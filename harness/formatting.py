@@ -90,5 +90,5 @@ def escape_stored(text: str) -> str:
 
 def name_first(texts: Sequence[str], count: int, separator: str = ", ") -> str:
     """The first texts, and the number of the others: 'a, b, 3 more'."""
-    others = len(texts) - count
-    return separator.join([*texts[:count], *([f"{others} more"] if others > 0 else [])])
+    remainder = len(texts) - count
+    return separator.join([*texts[:count], *([f"{remainder} more"] if remainder > 0 else [])])

@@ -83,7 +83,7 @@ def _arrival(view: RunView, window: TransferWindow, opened: SentPackets, identif
     if trace is None:
         return arrival
     logged = read_sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
-    return stream_arrival(opened, identifier, whole=window.transfer.intact, told=logged)
+    return stream_arrival(opened, identifier, whole=window.transfer.intact, logged=logged)
 
 
 def header_bytes(head: bytes) -> int:

@@ -244,7 +244,7 @@ class MultiFileDelivery:
             return Unavailable("neither endpoint wrote down its TLS secrets")
         connections = view.decrypted_packets(self.window, self.window.sender)
         # The same packet numbers mean other packets in a trace of another connection.
-        answers = [stream for opened in connections for stream in self._answers(opened, told=len(connections) == 1)]
+        answers = [stream for opened in connections for stream in self._answers(opened, logged=len(connections) == 1)]
         files = sum(files_group.count for files_group in self.window.flow.groups)
         if not answers:
             return Unavailable("the TLS secrets that were written down open no packet of the capture")
@@ -254,10 +254,10 @@ class MultiFileDelivery:
             )
         return answers
 
-    def _answers(self, opened: SentPackets, *, told: bool) -> Iterator[StreamArrival]:
-        """The arrival of each stream of a connection; `told`: the sender's qlog describes the packets not captured."""
+    def _answers(self, opened: SentPackets, *, logged: bool) -> Iterator[StreamArrival]:
+        """The arrival of each stream of a connection; `logged`: the sender's qlog describes what was not captured."""
         hidden = opened.packets.number[hidden_packets(opened)]
-        trace = TransferConnection(self.view, self.window).trace(self.window.sender) if told and len(hidden) else None
+        trace = TransferConnection(self.view, self.window).trace(self.window.sender) if logged and len(hidden) else None
         sent = read_sent_streams(trace, set(hidden.tolist())) if trace is not None else None
         yield from stream_arrivals(opened, self.is_complete, sent).values()
 

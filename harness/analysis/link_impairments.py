@@ -37,7 +37,7 @@ def impairment_problems(
     for number, form in enumerate(varied):
         if form in varied[:number]:
             continue
-        link, part = phases[number], _of_phases(direction, [other == form for other in varied])
+        link, part = phases[number], _of_phases(direction, [phase_form == form for phase_form in varied])
         if link.reorder is not None:
             yield from _reorder_problems(part, link, link.reorder, improbable)
         elif link.variation.deviation.value:

@@ -316,7 +316,7 @@ class DirectionSeries:
 
 def series_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> DirectionSeries:
     """The series of one direction. Raises OSError, or ValueError, where its file cannot be read."""
-    found: dict[str, tuple[SeriesContent, int, int]] = {}
+    by_kind: dict[str, tuple[SeriesContent, int, int]] = {}
     for item in run.lab.series if run.lab is not None else ():
         if item.direction != direction or run.lab is None:
             continue
@@ -324,8 +324,8 @@ def series_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> D
         start = run.series_starts.get(settings.device if item.kind == "rate" else settings.egress)
         if start is not None:
             content = SeriesContent.decode((run.folder / item.file).read_bytes())
-            found[item.kind] = (content, start - item.offset_ns, start)
-    return DirectionSeries(found.get("rate"), found.get("transit"))
+            by_kind[item.kind] = (content, start - item.offset_ns, start)
+    return DirectionSeries(by_kind.get("rate"), by_kind.get("transit"))
 
 
 class TokenBucket(Bottleneck):

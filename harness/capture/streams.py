@@ -120,20 +120,20 @@ def largest_stream(sent: SentPackets) -> int | None:
 
 
 def stream_arrival(
-    sent: SentPackets, stream: int, whole: bool, told: Mapping[int, PacketFrames] | None = None
+    sent: SentPackets, stream: int, whole: bool, logged: Mapping[int, PacketFrames] | None = None
 ) -> StreamArrival:
     """When the data of a stream arrived at the capture's interface.
 
-    `whole`: the application received all of it; else bytes that were not visible may never have arrived. `told`: the
+    `whole`: the application received all of it; else bytes that were not visible may never have arrived. `logged`: the
     STREAM frames that the sender logged, by packet number. They count where they agree with the packet's visible part.
     """
-    return _collect_arrivals(sent, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
+    return _collect_arrivals(sent, whole, logged, {stream: _Frames()}, lambda number: number == stream)[stream]
 
 
 def stream_arrivals(
     sent: SentPackets, whole: bool, logged: Mapping[int, PacketFrames] | None = None
 ) -> dict[int, StreamArrival]:
-    """As `stream_arrival` (`logged` is its `told`), for every stream with an answer of the server, by stream ID."""
+    """As `stream_arrival`, for every stream with an answer of the server, by stream ID."""
     return _collect_arrivals(sent, whole, logged, {}, is_response_stream)
 
 

@@ -433,7 +433,7 @@ class Catalogue:
                 for mistake in self._support.values((), name, words, scenario):
                     raise InputError(f"{name}: {mistake.text}", mistake.hint)
 
-    def require_told(
+    def require_settable(
         self, option: str, assignments: Mapping[str, Sequence[object]], players: Mapping[Role, Sequence[Implementation]]
     ) -> None:
         """InputError for a parameter of both roles that all requested implementations of one role cannot be told.
@@ -441,7 +441,7 @@ class Catalogue:
         `assignments`: name → values, as given to `option`. Every cell would be unsupported.
         """
         for name, words in assignments.items():
-            if name in PARAMETERS and (hint := self._support.untold(name, words, players)):
+            if name in PARAMETERS and (hint := self._support.unsettable(name, words, players)):
                 values = ",".join(map(str, words))
                 raise InputError(f"{option} {name}={values}: not both the client and the server can be told", hint)
 

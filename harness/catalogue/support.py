@@ -67,7 +67,7 @@ class SupportChecker:
         """Endpoint settings of a scenario, role.NAME → value, that no implementation supports."""
         yield from self._values(location, values, _kinds(scenario))
 
-    def untold(self, name: str, words: Sequence[object], players: Mapping[Role, Sequence[Implementation]]) -> str:
+    def unsettable(self, name: str, words: Sequence[object], players: Mapping[Role, Sequence[Implementation]]) -> str:
         """Why no pair of these implementations runs a parameter that is requested of both roles; empty where one does.
 
         `players`: the requested implementations of each role.
@@ -86,13 +86,13 @@ class SupportChecker:
         if not silent:
             return ""
         owner = " (acknowledging is the receiver's)" if name in _OF_THE_RECEIVER else ""
-        told = [f"try {role}.{name}: {', '.join(able[role])} can" for role in ROLES if able[role]]
+        suggestions = [f"try {role}.{name}: {', '.join(able[role])} can" for role in ROLES if able[role]]
         everywhere = [
             f"{role}.{name}: {', '.join(names)}"
             for role in ROLES
-            if (names := [item.name for item in self.implementations.values() if _can_be_told(item, role, name)])
+            if (names := [item.name for item in self.implementations.values() if _is_settable(item, role, name)])
         ]
-        hint = "; ".join(told) or f"who can: {'; '.join(everywhere) or 'nobody here'}"
+        hint = "; ".join(suggestions) or f"who can: {'; '.join(everywhere) or 'nobody here'}"
         return f"{hint}{owner}"
 
     def _name(self, location: Location, word: str) -> Iterator[Mistake]:
@@ -149,7 +149,7 @@ class SupportChecker:
 _OF_THE_RECEIVER = frozenset({"ack_ratio", "max_ack_delay"})
 
 
-def _can_be_told(item: Implementation, role: Role, name: str) -> bool:
+def _is_settable(item: Implementation, role: Role, name: str) -> bool:
     setting = item.setting(role, name)
     return setting is not None and setting.claimed
 

@@ -86,7 +86,7 @@ def _judge_agreement(name: str) -> Callable[[Role, Sequence[ValueRun]], Judgemen
     One place may not show a value (no first probe timeout where the answer came before it); another may.
     """
 
-    def tell(role: Role, runs: Sequence[ValueRun]) -> Judgement:
+    def judge(role: Role, runs: Sequence[ValueRun]) -> Judgement:
         errors, shown = [], []
         for value, measured in runs:
             observations = observations_of(measured, role, name)
@@ -101,7 +101,7 @@ def _judge_agreement(name: str) -> Callable[[Role, Sequence[ValueRun]], Judgemen
             shown.append(f"{value}: {_format_observation(matching[0])}" if matching else f"{value}: –")
         return "; ".join(errors), "; ".join(shown)
 
-    return tell
+    return judge
 
 
 def _initial_rtt(role: Role, runs: Sequence[ValueRun]) -> Judgement:
@@ -109,9 +109,7 @@ def _initial_rtt(role: Role, runs: Sequence[ValueRun]) -> Judgement:
 
     Where a run shows no timeout, the value that the endpoint recorded counts.
     """
-    timeouts = [
-        (value, found[0]) for value, measured in runs if (found := observations_of(measured, role, "first_pto"))
-    ]
+    timeouts = [(value, ptos[0]) for value, measured in runs if (ptos := observations_of(measured, role, "first_pto"))]
     if len(timeouts) < len(runs) or len(timeouts) < 2:
         return _judge_agreement("initial_rtt")(role, runs)
     multiples = [float(observation.value) / _number("initial_rtt", value) for value, observation in timeouts]
@@ -146,7 +144,7 @@ def _judge_switch(
     `shown_by`: the role whose observations count, whichever role was configured.
     """
 
-    def tell(role: Role, runs: Sequence[ValueRun]) -> Judgement:
+    def judge(role: Role, runs: Sequence[ValueRun]) -> Judgement:
         errors, shown = [], []
         for value, observations in _by_value(shown_by or role, runs, name).items():
             counts = [
@@ -163,7 +161,7 @@ def _judge_switch(
                 errors.append(f"{value} shows {_format_observation(best)}")
         return "; ".join(errors), "; ".join(shown)
 
-    return tell
+    return judge
 
 
 #: The least ratio of the windows with a large and a small buffer; and the least difference between the shares of time

@@ -241,8 +241,8 @@ def _make_command(name: str) -> Any:
         group.add_typer(command, name=name)
     else:
         group.command(name, hidden=name in HIDDEN)(command)
-    made: Any = get_command(group)
-    return made.commands[name]
+    click_group: Any = get_command(group)
+    return click_group.commands[name]
 
 
 class _OrderedCommands(CommandGroup):

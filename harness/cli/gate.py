@@ -200,7 +200,7 @@ def _start_baseline(asking: GateArguments) -> None:
         applied = apply_allowances(decide(match_cells([], cells), within=within), (), _today())
         _write(
             asking.junit,
-            junit_decisions(GateReport(tuple(CellReport(one, ()) for one in applied.cells), applied, within)),
+            junit_decisions(GateReport(tuple(CellReport(weighed, ()) for weighed in applied.cells), applied, within)),
         )
     if asking.summary is not None:
         _write_summary(asking.summary, cells, None)
@@ -316,8 +316,8 @@ def _repeat(store: Path | None, evaluate: Callable[[], GateReport], max_repetiti
         ]
         return [decision.pair.current for decision in open_decisions if decision.pair.current is not None]
 
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
-        repeat_until(app, undecided, max_repetitions, options, talk)
+    with ProgressPrinter(console()) as progress, handle_interrupts(progress.interrupted, app.kill_all):
+        repeat_until(app, undecided, max_repetitions, options, progress)
 
 
 def _write(file: Path, text: str) -> None:

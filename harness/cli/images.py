@@ -108,11 +108,11 @@ def _build(app: App, requested: Sequence[str] | Mapping[str, Build]) -> dict[str
     """Build the simulator and the named implementations, or just the given builds, and show progress."""
     from harness.report.progress import ProgressPrinter
 
-    talk = ProgressPrinter(console())
-    with talk, handle_interrupts(talk.interrupted, app.kill_all):
+    progress = ProgressPrinter(console())
+    with progress, handle_interrupts(progress.interrupted, app.kill_all):
         if isinstance(requested, dict):
-            return app.inventory.make_each(requested, talk)
-        return app.inventory.make(list(requested), talk)
+            return app.inventory.make_each(requested, progress)
+        return app.inventory.make(list(requested), progress)
 
 
 def _print_errors(results: Mapping[str, ImageBuild]) -> None:

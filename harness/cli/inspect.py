@@ -63,11 +63,13 @@ def list_(
             return None
 
     files = app.catalogue.scenario_files()
-    scenarios = [one for file in files if (one := read(partial(app.catalogue.listed_scenario, file))) is not None]
+    scenarios = [
+        scenario for file in files if (scenario := read(partial(app.catalogue.listed_scenario, file))) is not None
+    ]
     implementations = read(app.catalogue.implementations) or {
-        found.name: (found, file.resolve().parent)
+        implementation.name: (implementation, file.resolve().parent)
         for file in app.catalogue.implementation_files()
-        if (found := read(partial(app.catalogue.manifest, file))) is not None
+        if (implementation := read(partial(app.catalogue.manifest, file))) is not None
     }
     app.inventory.inspect_together(implementations.values())
     entries = [
@@ -163,9 +165,9 @@ def lab(
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, 1, EngineChoice.COMPOSE, sim_kernel, settings)
-    talk = ProgressPrinter(console())
-    with talk:
-        app.write_lab(request, folder, talk)
+    progress = ProgressPrinter(console())
+    with progress:
+        app.write_lab(request, folder, progress)
     console().print(
         f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit",
         soft_wrap=True,

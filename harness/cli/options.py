@@ -243,8 +243,8 @@ def request_of(
         "client": app.catalogue.find_implementations(clients, "client", absent, selected),
         "server": app.catalogue.find_implementations(servers, "server", absent, selected),
     }
-    app.catalogue.require_told("--set", {name: [value] for name, value in parameters.items()}, players)
-    app.catalogue.require_told("--vary", sweeps, players)
+    app.catalogue.require_settable("--set", {name: [value] for name, value in parameters.items()}, players)
+    app.catalogue.require_settable("--vary", sweeps, players)
     return Request(
         scenarios=selected,
         clients=players["client"],

@@ -70,8 +70,8 @@ def check(
     options = Options(
         fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
-        findings = list(findings_of(app, chosen.values(), options, talk))
+    with ProgressPrinter(console()) as progress, handle_interrupts(progress.interrupted, app.kill_all):
+        findings = list(findings_of(app, chosen.values(), options, progress))
     print_document(findings_document(findings, absent), as_json=as_json)
     if any(item.failed for item in findings):
         raise typer.Exit(FAILED)
@@ -123,9 +123,9 @@ def verify(
     options = Options(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
-    with ProgressPrinter(console()) as talk, handle_interrupts(talk.interrupted, app.kill_all):
+    with ProgressPrinter(console()) as progress, handle_interrupts(progress.interrupted, app.kill_all):
         comparisons = []
-        for comparison in verified(app, reference_app.stored_runs, runs, options, talk):
+        for comparison in verified(app, reference_app.stored_runs, runs, options, progress):
             comparisons.append(comparison)
             console().print(f"  {rerun_sentence(comparison, app.ledger)}", soft_wrap=True, markup=False)
     print_document(reruns_document(comparisons), as_json=as_json)
@@ -191,13 +191,13 @@ def _run_until_divergence(
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings)
     options = Options(log_limit=log_limit(), stall=stall(), kernel=lab_kernel())
-    with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, ProgressPrinter(console()) as talk:
-        cells = app.matrix(request, talk, pull=True)
+    with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, ProgressPrinter(console()) as progress:
+        cells = app.matrix(request, progress, pull=True)
         if len(cells) != 1:
             raise InputError(f"{scenario}: {len(cells)} cells", "name one client and one server; give --set one value")
         if keep is not None and keep.exists() and any(keep.iterdir()):
             raise InputError(f"--keep {keep}: there is something in it", "name a folder that is new or empty")
-        return run_until_divergence(app, cells[0], times, keep or Path(scratch), options, talk)
+        return run_until_divergence(app, cells[0], times, keep or Path(scratch), options, progress)
 
 
 # --- `harness equivalent`.
@@ -267,8 +267,8 @@ def equivalent(
         log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
     )
     with (
-        ProgressPrinter(console()) as talk,
-        handle_interrupts(talk.interrupted, app.kill_all),
+        ProgressPrinter(console()) as progress,
+        handle_interrupts(progress.interrupted, app.kill_all),
         ExitStack() as stack,
         tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as temporary,
     ):
@@ -282,7 +282,7 @@ def equivalent(
             seed=draw,
             options=options,
             contents=_contents(app, reference_app),
-            listen=talk,
+            listen=progress,
         )
 
         @functools.cache
@@ -369,9 +369,9 @@ def _prove_again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout
 def _attempt_folder(state: Path, prover: Prover) -> Path:
     """Where an attempt's runs stay until it succeeds, so that one that was interrupted goes on. Earlier ones go."""
     folder = state / "equivalent" / prover.fingerprint
-    for other in folder.parent.glob("*"):
-        if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
+    for attempt in folder.parent.glob("*"):
+        if attempt != folder:
+            shutil.rmtree(attempt, ignore_errors=True)
     return folder
 
 

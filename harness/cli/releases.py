@@ -316,12 +316,12 @@ def run_releases(app: App, asking: ReleaseArguments, releases: Sequence[Release]
 
     words = asking.running([f"{asking.name}@{release.version}" for release in releases])
     request, options = (asked := words.request(app)), words.options(asked)
-    talk = ProgressPrinter(console())
+    progress = ProgressPrinter(console())
     try:
-        with talk, handle_interrupts(talk.interrupted, app.kill_all):
-            matrix = app.matrix(request, talk, pull=True)
+        with progress, handle_interrupts(progress.interrupted, app.kill_all):
+            matrix = app.matrix(request, progress, pull=True)
             require_one_cell_each(matrix, asking.role)
-            return app.run_cells(matrix, request.repetitions, options, talk)
+            return app.run_cells(matrix, request.repetitions, options, progress)
     except UnbuiltError as error:
         return error.results
     except KeyboardInterrupt:

@@ -153,7 +153,7 @@ def plot(
     from harness.report.plots.render import Format, has_font, write_comparison, write_figures
     from harness.report.plots.stored import comparison_folder, find_subjects, run_folder
 
-    app, talk = open_app(store), console()
+    app, messages = open_app(store), console()
     chosen = [require_choice("--only", name, plots()) for name in split_words(only)]
     kinds = [Format(require_choice("--formats", name, list(Format))) for name in split_words(formats)]
     shown = parse_span("--detail", detail)
@@ -168,7 +168,7 @@ def plot(
     for stored_run in (run for subject in subjects for run in subject.runs):
         app.results.make_series(stored_run)
     if Format.PNG in kinds and not has_font():
-        talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
+        messages.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out.resolve() if out is not None else app.store.root / "figures"
     without_series: list[str] = []
     if one_figure:
@@ -191,7 +191,7 @@ def plot(
             without_series += [drawing.run.run.name] if drawing.run.series is None else []
     if without_series:
         affected = f"{format_count(len(without_series), 'run')} (such as {without_series[0]})"
-        talk.print(f"{affected}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
+        messages.print(f"{affected}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
 
 
 # --- `harness judge`.

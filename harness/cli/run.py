@@ -55,7 +55,7 @@ def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     from harness.evaluation.ranking import rank_cells
     from harness.report.results import group_by_scenario
 
-    talk = console()
+    messages = console()
     cell_rankings = [ranking for cells in group_by_scenario(results) for ranking in rank_cells(cells)]
     if not cell_rankings:
         return
@@ -64,9 +64,9 @@ def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
 
         for ranking in cell_rankings:
             if (file := write_ranking(ranking, folder)) is not None:
-                talk.print(f"{ranking.name} of {len(ranking.cells)} cells: {file}", soft_wrap=True, markup=False)
+                messages.print(f"{ranking.name} of {len(ranking.cells)} cells: {file}", soft_wrap=True, markup=False)
     except Exception as error:  # the verdicts are valid all the same
-        talk.print(
+        messages.print(
             f"warning: no figure of the cells: {describe_error(error)}", style="yellow", soft_wrap=True, markup=False
         )
 
@@ -109,11 +109,11 @@ def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -
 
         # An error is better now than after hours of runs.
         require_site_folder(asking.html)
-    talk = ProgressPrinter(console())
+    progress = ProgressPrinter(console())
     unbuilt: UnbuiltError | None = None
     try:
-        with talk, handle_interrupts(talk.interrupted, app.kill_all):
-            results = app.run(request, options, talk)
+        with progress, handle_interrupts(progress.interrupted, app.kill_all):
+            results = app.run(request, options, progress)
     except UnbuiltError as error:
         unbuilt, results = error, error.results
     except KeyboardInterrupt:
@@ -130,7 +130,7 @@ def _run(asking: RunArguments, code_of: Callable[[Sequence[CellResult]], int]) -
         _print_effects(results)
     if asking.draw:
         draw_comparisons(results, app.store.root / "figures")
-        _draw_figures(app, results, asking.jobs or cores(), talk)
+        _draw_figures(app, results, asking.jobs or cores(), progress)
     site = write_site(app, every, asking.html) if asking.html is not None else ""
     if asking.as_json:
         if site:
@@ -157,15 +157,15 @@ class _RealTime:
         from harness.report.progress import ProgressPrinter
 
         sys.stdout.flush()
-        talk = ProgressPrinter(console())
+        progress = ProgressPrinter(console())
         try:
-            with talk, handle_interrupts(talk.interrupted, self._app.kill_all):
-                return self._app.run(self._request, self._options, talk)
+            with progress, handle_interrupts(progress.interrupted, self._app.kill_all):
+                return self._app.run(self._request, self._options, progress)
         except UnbuiltError as error:
-            talk(Warned(error.message))
+            progress(Warned(error.message))
             return error.results
         except HarnessError as error:
-            talk(Warned(f"nothing in real time: {error.message}"))
+            progress(Warned(f"nothing in real time: {error.message}"))
             return []
         except KeyboardInterrupt:
             raise interrupted_exit() from None
@@ -204,7 +204,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
     from harness.report.plots.stored import cells_with_figures, rank_runs
 
     chosen, notable = cells_with_figures(results), rank_runs(results)
-    target, talk = app.store.root / "figures", console()
+    target, messages = app.store.root / "figures", console()
     if not chosen and not notable:
         return
     sys.stdout.flush()
@@ -216,8 +216,8 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
             file = draw_transfer(app.store, stored_run, measured, target, app.paths.cache)
             if file is not None:
                 name = f"{result.cell.scenario.name} {result.name} #{stored_run.repetition}"
-                talk.print(_with_link(f"{name} over time: {file}", file), soft_wrap=True)
-                talk.print(f"  harness plot {stored_run.name} draws it as a page and as PNG, too", soft_wrap=True)
+                messages.print(_with_link(f"{name} over time: {file}", file), soft_wrap=True)
+                messages.print(f"  harness plot {stored_run.name} draws it as a page and as PNG, too", soft_wrap=True)
                 break
         if chosen:
             drawing = draw_outdated(
@@ -227,14 +227,14 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
                 target,
                 app.paths.cache,
                 processes,
-                lambda text: talk.print(text, soft_wrap=True),
+                lambda text: messages.print(text, soft_wrap=True),
             )
             for problem in drawing.problems():
                 listen(Warned(problem))
-            talk.print(_with_link(drawing.sentence(str(target)), target), soft_wrap=True)
+            messages.print(_with_link(drawing.sentence(str(target)), target), soft_wrap=True)
     except KeyboardInterrupt:
         message = "interrupted while drawing; all runs are stored, and the same command draws the rest"
-        talk.print(message, soft_wrap=True)
+        messages.print(message, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # the verdicts are valid all the same
         listen(Warned(f"no figures: {describe_error(error)}"))
@@ -371,14 +371,14 @@ def reach(asking: ReachArguments) -> None:
     request = asking.request(app)
     options = replace(asking.options(request), evidence=_searched_evidence(asking, request))
     output = console()
-    talk = ProgressPrinter(output)
+    progress = ProgressPrinter(output)
 
     def say(text: str) -> None:
         output.print(text, soft_wrap=True, markup=False)
 
     try:
-        with talk, handle_interrupts(talk.interrupted, app.kill_all):
-            search_result = search(app, request, options, asking.budget, talk, say)
+        with progress, handle_interrupts(progress.interrupted, app.kill_all):
+            search_result = search(app, request, options, asking.budget, progress, say)
     except KeyboardInterrupt:
         raise interrupted_exit() from None
     print_document(searches_document(search_result), markdown=asking.markdown, as_json=asking.as_json)
@@ -424,16 +424,16 @@ def why(asking: WhyArguments) -> None:
         if result.cell.key not in trials
     }
     entries = list[Explained | None]()
-    talk = ProgressPrinter(console())
+    progress = ProgressPrinter(console())
     try:
-        with talk, handle_interrupts(talk.interrupted, app.kill_all):
+        with progress, handle_interrupts(progress.interrupted, app.kill_all):
             for count in sorted({repetitions or runs_of(cell) for cell in cells.values()}):
                 experiments = [
                     explain(cell, partial(with_key, ledger=app.ledger))
                     for cell in cells.values()
                     if count == (repetitions or runs_of(cell))
                 ]
-                run_cells = partial(app.run_cells, repetitions=count, options=options, listen=talk)
+                run_cells = partial(app.run_cells, repetitions=count, options=options, listen=progress)
                 entries += drive_searches(experiments, run_cells)
     except KeyboardInterrupt:
         raise interrupted_exit() from None

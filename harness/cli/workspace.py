@@ -86,12 +86,12 @@ def init(
             shutil.copyfile(ROOT / name, place / name)
     except OSError as error:
         raise disk_error(error, place) from error
-    talk = console()
-    talk.print(f"{place} is a workspace{' already; its schemas are new' if again else ''}", soft_wrap=True)
-    talk.print("  scenarios/  yours, by their names below this folder; 'harness list' has them beside the program's")
-    talk.print("  images/     your implementations: a folder each, with image.yaml")
-    talk.print("  results/    runs, figures and sites")
-    talk.print("try next:")
+    output = console()
+    output.print(f"{place} is a workspace{' already; its schemas are new' if again else ''}", soft_wrap=True)
+    output.print("  scenarios/  yours, by their names below this folder; 'harness list' has them beside the program's")
+    output.print("  images/     your implementations: a folder each, with image.yaml")
+    output.print("  results/    runs, figures and sites")
+    output.print("try next:")
     move = "" if place == Path.cwd() else f"cd {folder} && "
     for command in ("list", "plan satellite/medium --clients picoquic --servers picoquic --engine virtual"):
-        talk.print(f"  {move}harness {command}", soft_wrap=True)
+        output.print(f"  {move}harness {command}", soft_wrap=True)

@@ -85,7 +85,7 @@ def cells_so_far(
         batch = next(generator)
         while True:
             cells += batch
-            results = [one for cell in batch if (one := lookup(cell)) is not None]
+            results = [result for cell in batch if (result := lookup(cell)) is not None]
             if len(results) < len(batch):
                 break
             batch = generator.send(results)

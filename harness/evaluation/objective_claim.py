@@ -30,7 +30,7 @@ class OnlyClaim:
     """The scenarios that emulate the path with the same objectives. Of each pair the cell with the most runs counts."""
     pair: Pair
     """Client and server that are said to meet them."""
-    others: tuple[Pair, ...]
+    rivals: tuple[Pair, ...]
     """The pairs that are said to miss them."""
 
 
@@ -75,14 +75,14 @@ def judge_claim(claim: OnlyClaim, results: Iterable[CellResult]) -> ClaimVerdict
     own = evidence.get(claim.pair)
     if own is None:
         return ClaimVerdict("not run", "not run")
-    others = {pair: evidence[pair] for pair in claim.others if pair in evidence}
-    answers = [objectives_answer(result) for result in others.values()]
+    rivals = {pair: evidence[pair] for pair in claim.rivals if pair in evidence}
+    answers = [objectives_answer(result) for result in rivals.values()]
     status: ClaimStatus = "not decided"
     if objectives_answer(own) == "misses" or "meets" in answers:
         status = "contradicted"
     elif objectives_answer(own) == "meets" and set(answers) <= {"misses"}:
         status = "borne out"
-    counts = [f"{' → '.join(pair)}: {count_text(result)}" for pair, result in {claim.pair: own, **others}.items()]
+    counts = [f"{' → '.join(pair)}: {count_text(result)}" for pair, result in {claim.pair: own, **rivals}.items()]
     return ClaimVerdict(status, f"{status}: {'; '.join(counts)}")
 
 

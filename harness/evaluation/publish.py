@@ -48,7 +48,7 @@ def publish_runs(
     remaining = [entry for entry in entries.values() if entry.run.cell.key in newest]
     contents = {content.digest: content for content in (columns.every_contents() if columns else ())}
     digests = {digest for entry in remaining for digest in entry.run.contents.values()}
-    contents |= {digest: one for digest in sorted(digests) if (one := source.contents(digest)) is not None}
+    contents |= {digest: content for digest in sorted(digests) if (content := source.contents(digest)) is not None}
     _write(root, remaining, _select_contents(contents, digests))
     return PublishedRuns(len(incoming), len((old_keys | {key for key, _ in entries}) - newest))
 

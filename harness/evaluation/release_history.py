@@ -141,7 +141,8 @@ def has_release(result: CellResult) -> bool:
     """Whether a cell names a release of an implementation, and so belongs to a history."""
     cell = result.cell
     return any(
-        item.release for item in (cell.client, cell.server, *(other.implementation for other in cell.others.values()))
+        item.release
+        for item in (cell.client, cell.server, *(contestant.implementation for contestant in cell.others.values()))
     )
 
 

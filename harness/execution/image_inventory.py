@@ -184,13 +184,13 @@ class ImageInventory:
         results = build_in_parallel(self._images, None, builds, _announcer(listen))
         return {name: results[name] for name in builds}
 
-    def builds(self, implementations: Sequence[str], others: Sequence[str]) -> dict[str, Build]:
+    def builds(self, implementations: Sequence[str], support_names: Sequence[str]) -> dict[str, Build]:
         """The builds of images: name → build, sorted by name; published images are left out.
 
-        `others`: names of images that belong to no implementation (`Images.support_builds`).
+        `support_names`: images that belong to no implementation (`Images.support_builds`).
         """
         builds = {name: self._images.build_of(*self._implementations[name]) for name in implementations}
-        builds |= {name: build for name, build in self._images.support_builds.items() if name in others}
+        builds |= {name: build for name, build in self._images.support_builds.items() if name in support_names}
         return {name: build for name, build in sorted(builds.items()) if build is not None}
 
     @property

@@ -173,8 +173,8 @@ def build_matrix(
             for name in named_implementations([point])
         }
         for client, server in _pairs(request, point, contestants):
-            others = (contestant.implementation for contestant in contestants.values())
-            kernel = _sim_kernel(request, [client, server, *others])
+            contestant_implementations = (contestant.implementation for contestant in contestants.values())
+            kernel = _sim_kernel(request, [client, server, *contestant_implementations])
             for study_point in _studied(point, client, server, contestants) if every is None else every:
                 cell = Cell(
                     key="",

@@ -48,7 +48,7 @@ def mtu_setup(
         if not any(path_mtu is not None and path_mtu.icmp for path_mtu in mtus):
             continue
         ingress, egress = sides[direction]
-        commands += _route_commands("add", direction, egress, _told(mtus[0], interface_mtu), gateways)
+        commands += _route_commands("add", direction, egress, _route_mtu(mtus[0], interface_mtu), gateways)
         commands += [
             ("ip", version, "rule", "add", "iif", ingress, "lookup", _TABLES[direction], "pref", _PRIORITY)
             for version in _EVERYTHING
@@ -76,9 +76,9 @@ def mtu_change(
 ) -> list[Command]:
     """The commands that change an MTU. `mtu`: of the interfaces."""
     commands: list[Command] = []
-    told_before, told_after = _told(before, mtu), _told(after, mtu)
-    if told_before != told_after:
-        commands += _route_commands("change", direction, egress, told_after, gateways)
+    route_before, route_after = _route_mtu(before, mtu), _route_mtu(after, mtu)
+    if route_before != route_after:
+        commands += _route_commands("change", direction, egress, route_after, gateways)
     rules_before, rules_after = list(_drop_rules(before)), list(_drop_rules(after))
     if rules_before != rules_after:
         lines = [
@@ -89,7 +89,7 @@ def mtu_change(
     return commands
 
 
-def _told(path_mtu: PathMtu | None, interface_mtu: int) -> int:
+def _route_mtu(path_mtu: PathMtu | None, interface_mtu: int) -> int:
     """The MTU of the route: that of the interfaces unless senders are told of another."""
     return path_mtu.size if path_mtu is not None and path_mtu.icmp else interface_mtu
 

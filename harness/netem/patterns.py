@@ -165,8 +165,8 @@ def _contradictions(path: Path, horizon: Duration) -> Iterator[Mistake]:
         for key, value in item.values.items():
             # An outage has its own key, or is a blackhole itself.
             location = (*item.location, key) if item.location[0] == "changes" else item.location
-            if (other := given.setdefault((item.at_ns, item.side, key), location)) is not location:
-                text = f"at {Duration(item.at_ns)} {_written(other)} gives the {key} of {item.side} as well"
+            if (earlier := given.setdefault((item.at_ns, item.side, key), location)) is not location:
+                text = f"at {Duration(item.at_ns)} {_written(earlier)} gives the {key} of {item.side} as well"
                 yield Mistake(location, text, "let one of the two come at other times, with until: or another at:")
                 return
             if key != "outage":

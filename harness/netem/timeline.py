@@ -157,13 +157,13 @@ def _with_traces(path: Path, states: list[PathState]) -> list[PathState]:
     if not present:
         return states
     scale = {"rate_bps": 1.0, "to_client": 1e-9, "to_server": 1e-9}
-    others = Timeline(tuple(states))
+    untraced = Timeline(tuple(states))
     # Changes are of the other values.
     times = sorted({*moments.tolist(), *(state.since for state in states), _TRACE_END})
     traced = []
     for since in times:
         step = int(since / _TRACE_STEP + 1e-6)
-        state = replace(others.at(since), since=since)
+        state = replace(untraced.at(since), since=since)
         for name, course in present.items():
             if step < len(course):
                 state = state.with_value(name, float(course[step]) * scale[name])

@@ -54,15 +54,15 @@ def common_protocol(
     scenario: Scenario, flow: int | None, client: Implementation, server: Implementation
 ) -> Protocol | None:
     """The protocol that two implementations use in a flow, or as the matrix's pair; None where they share none."""
-    offered, other = client.protocols, server.protocols
+    offered, accepted = client.protocols, server.protocols
     if _is_upload(scenario, flow):
-        offered, other = client.uploads, server.uploads
+        offered, accepted = client.uploads, server.uploads
     if flow is not None and scenario.flows[flow].schedule:
         offered = client.schedules
     if flow is not None and scenario.flows[flow].datagrams is not None:
         return "hq-interop" if client.datagrams and server.datagrams else None
     return next(
-        (protocol for protocol in _protocols(scenario, flow) if protocol in offered and protocol in other), None
+        (protocol for protocol in _protocols(scenario, flow) if protocol in offered and protocol in accepted), None
     )
 
 
@@ -91,8 +91,8 @@ def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
         return protocol
     if _is_upload(cell.scenario, flow):
         role: Role = "client" if not client.uploads else "server"
-        name, other = (client.name, server.name) if role == "client" else (server.name, client.name)
-        detail = f"{name} sends no files" if role == "client" else f"{name} takes no files from {other}"
+        name, peer = (client.name, server.name) if role == "client" else (server.name, client.name)
+        detail = f"{name} sends no files" if role == "client" else f"{name} takes no files from {peer}"
         raise UnsupportedError(role, "uploads", detail)
     if flow is not None and cell.scenario.flows[flow].schedule and not client.schedules:
         raise UnsupportedError("client", "schedules", f"{client.name} asks for all files at once, not by a schedule")
@@ -119,7 +119,7 @@ def lab_kind(cell: Cell, flow: int) -> LabFlowKind:
 
 def interop_testcase(cell: Cell, flow: int | None = None, role: Role = "client") -> str:
     """TESTCASE of the endpoint contract; empty when the pair has no common protocol."""
-    testcase = cell.scenario.told(role)
+    testcase = cell.scenario.testcase_of(role)
     if testcase is not None and _is_quic(cell, flow):
         return testcase
     try:

@@ -218,8 +218,8 @@ def _with_cost(scenario: Scenario, full: str, name: str, value: object) -> tuple
         raise SweepError(str(error), error.hint, name, value) from error
     except ValidationError as errors:
         raise _value_error(errors, costs, name, value) from errors
-    others = {other: cpu for other, cpu in scenario.cpu.items() if other != role}
-    return scenario.model_copy(update={"cpu": others | changed}), str(cost)
+    peer_costs = {peer: cpu for peer, cpu in scenario.cpu.items() if peer != role}
+    return scenario.model_copy(update={"cpu": peer_costs | changed}), str(cost)
 
 
 def _parameter(full: str, name: str, value: object) -> ParameterValue:

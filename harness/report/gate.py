@@ -231,7 +231,7 @@ def departure_notes(gate_report: GateReport) -> list[str]:
 
     Cells whose baseline does not show the same come first, and all of them are named.
     """
-    departed_cells = [(cell, said) for cell in gate_report.cells if (said := cell.departures)]
+    departed_cells = [(cell, departures) for cell in gate_report.cells if (departures := cell.departures)]
     new = [(cell, texts) for cell, texts in departed_cells if not cell.departed_before]
     old = [(cell, texts) for cell, texts in departed_cells if cell.departed_before]
     lines = [f"not what was set: {cell.weighed.decision.pair.name}: {'; '.join(texts)}" for cell, texts in new]

@@ -71,8 +71,8 @@ def verdict_grid_blocks(
     for result in results:
         (cross if not peers or peers.intersection(_pair(result)) else isolated).append(result)
     self_pairs = ", ".join(f"{result.cell.client.name} {row_text(_verdict(result), result)}" for result in isolated)
-    others = [Paragraph(f"Others, each with itself: {self_pairs}.")] if isolated else []
-    return [*_grids(cross, _verdict, further or {}), *others]
+    self_pair_note = [Paragraph(f"Others, each with itself: {self_pairs}.")] if isolated else []
+    return [*_grids(cross, _verdict, further or {}), *self_pair_note]
 
 
 def _pair(result: CellResult) -> tuple[str, str]:

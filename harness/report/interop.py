@@ -158,8 +158,8 @@ def _result_mark(entry: TestcaseResult) -> tuple[str, str]:
 
 def _cases_by_mark(matrix: InteropMatrix, pair: Pair) -> Iterator[tuple[tuple[str, str], str]]:
     """(mark, abbreviations) of a pair."""
-    succeeded, failed, *others = RESULT_MARKS.values()
-    for mark in (succeeded, failed, RELABELLED_MARK, *others):
+    succeeded, failed, *remaining_marks = RESULT_MARKS.values()
+    for mark in (succeeded, failed, RELABELLED_MARK, *remaining_marks):
         if cases := [CASES[case] for case, entry in matrix.cases(pair) if _result_mark(entry) == mark]:
             yield mark, " ".join(cases)
 

@@ -97,7 +97,7 @@ class ProgressPrinter:
         """Runs under way, by key and repetition; the one that began first comes first."""
         self._builds: dict[str, tuple[float, float]] = {}
         """What is built beside: name → its estimate in seconds, since when."""
-        self._said = self._begun
+        self._printed_at = self._begun
         self._ran = 0
         self._ended = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="progress", daemon=True)
@@ -126,7 +126,7 @@ class ProgressPrinter:
     def tick(self) -> None:
         """Print the signs of life that are due now."""
         signs = self._signs_of_life()
-        if not signs or (self._status is None and self._clock() - self._said < SILENCE):
+        if not signs or (self._status is None and self._clock() - self._printed_at < SILENCE):
             return
         if self._status:
             self._status.update(Text("\n  ".join(signs)))
@@ -282,7 +282,7 @@ class ProgressPrinter:
         self._console.print(Text(f"{self._stamp()}  {name} "), text, sep="", soft_wrap=True)
 
     def _say(self, text: str, style: str = "") -> None:
-        self._said = self._clock()
+        self._printed_at = self._clock()
         self._console.print(f"{self._stamp()}  {text}", style=style, soft_wrap=True, markup=False)
 
     def _stamp(self) -> str:

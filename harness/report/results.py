@@ -360,15 +360,15 @@ class ReferenceLine(NamedTuple):
     """A reference with which the rows of a table are compared."""
 
     name: str
-    told: Mapping[str, str]
+    parameters: Mapping[str, str]
     """Parameters, with their values, that tell the cells it is for from the others of the table."""
     texts: list[str]
     """One per metric."""
 
     def placed(self, varied: Sequence[str]) -> tuple[list[str], str]:
         """Return (entries for the columns of varied parameters, name with the other parameters)."""
-        suffix = "".join(f", {name} {value}" for name, value in self.told.items() if name not in varied)
-        return [self.told.get(name, "") for name in varied], self.name + suffix
+        suffix = "".join(f", {name} {value}" for name, value in self.parameters.items() if name not in varied)
+        return [self.parameters.get(name, "") for name in varied], self.name + suffix
 
 
 def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> list[ReferenceLine]:

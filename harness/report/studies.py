@@ -132,10 +132,10 @@ def packets_per_round_trip(result: CellResult) -> list[float]:
 
 def shared_throughputs(result: CellResult) -> tuple[Interval, Interval] | None:
     """Mbit/s of a cell's first flow and of its second; None where one is not known, or neither has anything."""
-    own, other = (result.interval("mean_throughput", flow) for flow in (0, 1))
-    if own is None or other is None or not own.median + other.median:
+    first, second = (result.interval("mean_throughput", flow) for flow in (0, 1))
+    if first is None or second is None or not first.median + second.median:
         return None
-    return own, other
+    return first, second
 
 
 @cache

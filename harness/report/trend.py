@@ -97,8 +97,8 @@ def trends(nights: Sequence[Night]) -> list[ScenarioTrend]:
         cell = results[0].cell
         rows = []
         for result in results:
-            found = [cells.get(point_of(result.cell)) for cells in by_night]
-            rows.append(TrendRow(result.name, tuple(None if item is None else build_tile(item) for item in found)))
+            nightly = [cells.get(point_of(result.cell)) for cells in by_night]
+            rows.append(TrendRow(result.name, tuple(None if item is None else build_tile(item) for item in nightly)))
         output.append(
             ScenarioTrend(
                 cell.scenario.name,

@@ -339,8 +339,8 @@ def _key_hint(key: str, here: Sequence[str], owners: Mapping[str, list[str]]) ->
     """What to write instead of an unknown key: a similar key of that place, or all of them; and who has such a key."""
     similar = similar_names(key, here)
     names = owners.get(key, [])
-    others = [f"{len(names) - _MOST_OWNERS} others"] if len(names) > _MOST_OWNERS else []
-    whose = f"'{key}' is a key of {' and '.join([*names[:_MOST_OWNERS], *others])}"
+    remainder = [f"{len(names) - _MOST_OWNERS} others"] if len(names) > _MOST_OWNERS else []
+    whose = f"'{key}' is a key of {' and '.join([*names[:_MOST_OWNERS], *remainder])}"
     if similar:
         return similar + (f" {whose}" if names else "")
     keys = f"the keys here are {', '.join(here)}" if here else did_you_mean(key, owners)

@@ -85,7 +85,8 @@ def _merge_run(store: Store, source: StoreReader, run: Run, merged: MergeResult)
     try:
         # A run in columns has no folder, but figures only.
         skipped = [] if file_status(folder) is None else copy_tree(folder, partial, _NOT_COPIED)
-        store.keep_contents(one for digest in run.contents.values() if (one := source.contents(digest)) is not None)
+        contents = (source.contents(digest) for digest in run.contents.values())
+        store.keep_contents(content for content in contents if content is not None)
         store.finish(partial, run, measured, source.series(key, number))
     except UnfitFileError as error:
         store.abandon(partial)

@@ -125,7 +125,8 @@ def lab_facts(lab: Lab) -> LabFacts:
     first = lab.simulators[0]
     program = first.program
     whole = lab.whole if lab.whole is not None else program
-    has_events = bool(program.outages or program.faults or any(other.program.series for other in lab.simulators))
+    has_series = any(simulator.program.series for simulator in lab.simulators)
+    has_events = bool(program.outages or program.faults or has_series)
     optional: dict[str, Any] = {}
     if len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or has_events:
         optional["paths"] = tuple(_path(lab, simulator) for simulator in lab.simulators)

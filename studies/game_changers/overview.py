@@ -104,7 +104,9 @@ def _figure(effect: Effect, one: Analysis) -> str:
     seconds = round_seconds(effect.saving.median, one)
     text = f"{'≥ ' if is_lower_bound(effect) else ''}{f'**{seconds}**' if changes_game(effect) else seconds}{cut}"
     if is_large(effect):
-        text += ALIASED if not effect.is_told_apart else ONE_RUN if effect.rests_on_one_run or effect.is_shared else ""
+        text += (
+            ALIASED if not effect.is_identifiable else ONE_RUN if effect.rests_on_one_run or effect.is_shared else ""
+        )
     return text
 
 

@@ -240,7 +240,7 @@ def _failures(results: Sequence[CellResult], mine: Sequence[CellResult]) -> list
     samples = group_studies(mine)
     lines = ["## Modes that fail", ""]
     for mode in modes:
-        own, rest = (_range(spans) for spans in (mode.times, mode.others))
+        own, rest = (_range(spans) for spans in (mode.times, mode.other_mode_times))
         sizes = " and ".join(map(metric_label, mode.metrics))
         text = (
             f"**{mode.server} with {mode.level}**, everything else its own, takes {own} for {sizes} "
@@ -283,7 +283,7 @@ def _confirmation(results: Sequence[CellResult], mode: FailingMode) -> str:
         )
     times = _range([(min(times), max(times)) for times in values.values()])
     count = format_count(len(values[mode.metrics[0]]), "run")
-    slow = all(min(times) > rest for times, (_, rest) in zip(values.values(), mode.others, strict=True))
+    slow = all(min(times) > rest for times, (_, rest) in zip(values.values(), mode.other_mode_times, strict=True))
     return f"{count} in real time {'confirm' if slow else 'do not confirm'} it: {times}."
 
 

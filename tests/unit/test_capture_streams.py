@@ -92,11 +92,11 @@ def test_nothing_that_was_cut_off_explains_a_gap() -> None:
 def test_the_sender_tells_what_was_cut_off() -> None:
     packets = opened((10, HIDING), (20, part(200, 100)), (50, part(0, 100) + b"\x01" * 5))
     first, second = StreamFrame(0, 0, 100, False, b""), StreamFrame(0, 100, 100, False, b"")
-    arrival = stream_arrival(packets, 0, whole=True, told={0: (first, second), 2: (first,)})
+    arrival = stream_arrival(packets, 0, whole=True, logged={0: (first, second), 2: (first,)})
     assert arrival.missing_bytes == 0 and arrival.time_of(300) == Bounds(20, 20)
     # What contradicts what was captured is another packet's.
     other = StreamFrame(0, 7, 100, False, b"")
-    denied = stream_arrival(packets, 0, whole=True, told={0: (other, second), 2: (first,)})
+    denied = stream_arrival(packets, 0, whole=True, logged={0: (other, second), 2: (first,)})
     assert denied.missing_bytes == 100 and denied.time_of(300) == Bounds(20, 20)
 
 

@@ -240,12 +240,12 @@ def test_the_metric_that_ranks_is_a_column() -> None:
     assert "completion" not in printed(results_document(_matrix()[:1]), 160)
 
 
-def test_a_parameter_of_both_roles_that_only_one_can_be_told() -> None:
+def test_a_parameter_of_both_roles_that_only_one_is_settable() -> None:
     known = catalogue()
     players = {"client": [known.implementations()["picoquic"][0]], "server": [known.implementations()["quiche"][0]]}
-    known.require_told("--vary", {"initial_rtt": ["100 ms"], "path.forward.loss": ["1 %"]}, players)  # type: ignore[arg-type]
+    known.require_settable("--vary", {"initial_rtt": ["100 ms"], "path.forward.loss": ["1 %"]}, players)  # type: ignore[arg-type]
     with pytest.raises(InputError) as caught:
-        known.require_told("--vary", {"ack_ratio": ["2", "10"]}, players)  # type: ignore[arg-type]
+        known.require_settable("--vary", {"ack_ratio": ["2", "10"]}, players)  # type: ignore[arg-type]
     assert caught.value.message == "--vary ack_ratio=2,10: not both the client and the server can be told"
     assert caught.value.hint.startswith("try client.ack_ratio: picoquic can") and "receiver's" in caught.value.hint
 

@@ -105,7 +105,7 @@ def test_a_fraction_says_what_it_cannot_tell_apart() -> None:
     assert not window.aliased
     # Of resolution IV a fourth factor is an interaction of the three others, all of them worth more than it.
     assert ratio.aliased == (("server.initial_cwnd", "server.pacing", "server.initial_rtt"),)
-    assert not ratio.is_told_apart
+    assert not ratio.is_identifiable
     pair = next(effect for effect in one.interactions if effect.aliased[0] == ("server.pacing", "server.initial_rtt"))
     assert pair.saving.median == pytest.approx(1.0, abs=0.03)
     # By the size of its factors the interaction has their name, whatever else it may be.

@@ -123,11 +123,11 @@ def test_a_blackhole_is_a_path_that_is_gone_for_a_while() -> None:
 
 def test_servers_may_be_asked_something_else() -> None:
     asked = scenario(testcase="zerortt", server_testcase="retry")
-    assert (asked.told("client"), asked.told("server")) == ("zerortt", "retry")
+    assert (asked.testcase_of("client"), asked.testcase_of("server")) == ("zerortt", "retry")
     lab = build_lab(with_key(cell(asked)), 0)
     assert [host.environment["TESTCASE"] for host in lab.hosts] == ["zerortt", "retry"]
     rejected = scenario(testcase="zerortt", server_testcase="zerortt-rejected")
-    assert (rejected.told("client"), rejected.told("server")) == ("zerortt", "zerortt-rejected")
+    assert (rejected.testcase_of("client"), rejected.testcase_of("server")) == ("zerortt", "zerortt-rejected")
     with pytest.raises(ValidationError, match="testcase"):
         scenario(testcase="zerortt-rejected")
     for unfit in ({"server_testcase": "retry"}, {"testcase": "http3", "server_testcase": "retry"}):

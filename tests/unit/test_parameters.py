@@ -154,7 +154,7 @@ IDLE = {
 }  # fmt: skip
 
 
-def test_every_stack_that_can_be_told_takes_an_idle_timeout() -> None:
+def test_every_stack_that_is_settable_takes_an_idle_timeout() -> None:
     implementations = [stack for stack, _ in catalogue().implementations().values()]
     stacks = {stack.name: stack for stack in implementations if stack.build is not None and stack.transfers_files}
     for name, stack in stacks.items():

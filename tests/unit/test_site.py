@@ -221,9 +221,11 @@ def test_an_implementation_s_page_has_its_defaults_and_what_it_did_wrong() -> No
     results = [_result(), wrong]
     gamma: Implementation = implementations(results)["gamma"]
     page = implementation_page(gamma, results)
-    assert [failure_reason.sentence for failure_reason in page.found] == ["Crashed (client) in 1 of 1 runs: it fell."]
+    assert [failure_reason.sentence for failure_reason in page.failure_reasons] == [
+        "Crashed (client) in 1 of 1 runs: it fell."
+    ]
     assert page.counts == (("error", 1),) and page.defaults
-    assert implementation_page(implementations(results)["beta"], results).found == ()
+    assert implementation_page(implementations(results)["beta"], results).failure_reasons == ()
 
 
 def test_studies_without_runs_have_no_page() -> None:

@@ -140,7 +140,7 @@ def _stricter() -> Iterator[str]:
 
 
 def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
-    arguments = scenario.told("client"), scenario.told("server")
+    arguments = scenario.testcase_of("client"), scenario.testcase_of("server")
     testcase = (
         f"`{arguments[0]}`" if arguments[0] == arguments[1] else f"client `{arguments[0]}`, server `{arguments[1]}`"
     )

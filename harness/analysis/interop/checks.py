@@ -165,8 +165,8 @@ def retry(evidence: Evidence, policy: str) -> CheckResult:
             return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
         if packet.header.token in tokens:
             text = f"the client came back with the token of {len(packet.header.token)} B"
-            other = None not in (before, packet.hello_random) and packet.hello_random != before
-            return Passed(f"{text}, and another ClientHello, which RFC 9000 §17.2.5.3 forbids" if other else text)
+            differs = None not in (before, packet.hello_random) and packet.hello_random != before
+            return Passed(f"{text}, and another ClientHello, which RFC 9000 §17.2.5.3 forbids" if differs else text)
         return Failed("an Initial packet with a token that no Retry had", packet)
     return Failed("no Initial packet has a Retry's token")
 
@@ -303,7 +303,7 @@ def early_data_again(evidence: Evidence, expected: bool) -> CheckResult:
         elif packet.form is Form.ZERO_RTT and not answered:
             before.append(packet)
         elif packet.form is Form.ZERO_RTT:
-            highest = max((one.number for one in before if one.number is not None), default=-1)
+            highest = max((earlier.number for earlier in before if earlier.number is not None), default=-1)
             if packet.number is not None and packet.number <= highest:
                 return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
             return Passed(f"early data before and behind the Retry, {format_count(early, 'packet')} in all")

@@ -164,9 +164,9 @@ def _carries_answers(view: RunView, direction: LinkDirection) -> bool:
     """Whether random loss counts ICMP messages of the simulator, too, which are no packets of a flow."""
     return any(
         phase.mtu is not None and phase.mtu.icmp
-        for name, other in view.directions.items()
+        for name, opposite in view.directions.items()
         if name != direction.name
-        for phase in other.phases
+        for phase in opposite.phases
     )
 
 

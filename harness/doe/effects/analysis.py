@@ -199,7 +199,7 @@ class Effect:
     """Share of the runs at the worse and at the better level that had not come so far in time."""
 
     @property
-    def is_told_apart(self) -> bool:
+    def is_identifiable(self) -> bool:
         """Whether the design tells the effect from interactions; at a base there is nothing to tell it from."""
         return self.holds_at_base or not self.aliased
 
@@ -213,7 +213,7 @@ class Effect:
     @property
     def is_significant(self) -> bool:
         """Whether the runs show the effect, and show it as this factor's."""
-        if not self.is_told_apart or self.rests_on_one_run or self.is_shared or self.ratio.median <= 1:
+        if not self.is_identifiable or self.rests_on_one_run or self.is_shared or self.ratio.median <= 1:
             return False
         return not self.chance or (self.adjusted_p is not None and self.adjusted_p <= ALPHA)
 
@@ -489,7 +489,7 @@ class _EffectBuilder:
         signs = 2 * np.array([cell.levels for cell in self.study.cells]) - 1
         marked = list(main)
         for n, effect in enumerate(main):
-            larger = [k for k, other in enumerate(main) if other.size > effect.size]
+            larger = [k for k, rival in enumerate(main) if rival.size > effect.size]
             triples = [
                 tuple(self.names[k] for k in triple)
                 for triple in itertools.combinations(larger, 3)

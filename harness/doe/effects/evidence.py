@@ -131,9 +131,9 @@ def largest_residual(matrix: Array, runs: Sequence[TimedRun]) -> Residual | None
     if degrees < 2 or squares < _ROUNDING:
         return None
     room = np.maximum(1 - leverage, 1e-9)
-    others = np.maximum(squares - residuals**2 / room, 0) / (degrees - 1)
+    deleted_variances = np.maximum(squares - residuals**2 / room, 0) / (degrees - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        studentised = np.where(leverage < _FULL_LEVERAGE, residuals / np.sqrt(others * room), 0.0)
+        studentised = np.where(leverage < _FULL_LEVERAGE, residuals / np.sqrt(deleted_variances * room), 0.0)
     studentised = np.nan_to_num(studentised, nan=0.0, posinf=np.inf, neginf=-np.inf)
     place = int(np.argmax(np.abs(studentised)))
     p = min(1.0, 2 * len(runs) * float(t.sf(abs(studentised[place]), degrees - 1)))

@@ -37,7 +37,7 @@ class FailingMode:
     """Those times of the first path in which it is beyond all others."""
     times: tuple[tuple[float, float], ...]
     """For each of them its fastest and slowest run, seconds."""
-    others: tuple[tuple[float, float], ...]
+    other_mode_times: tuple[tuple[float, float], ...]
     """For each of them the fastest and the slowest run of all other modes, seconds."""
     modes: int
     """Other modes on the first path."""
@@ -72,16 +72,16 @@ def failing_modes(results: Iterable[CellResult]) -> list[FailingMode]:
             by_path.setdefault(path_text(cell.scenario), {}).setdefault((cell.server.name, _level(result)), []).append(
                 result
             )
-    found: dict[Mode, FailingMode] = {}
+    by_mode: dict[Mode, FailingMode] = {}
     for modes in by_path.values():
         for mode in modes:
             failing = _failing_mode(mode, modes)
             if failing is not None:
-                known = found.get(mode)
+                known = by_mode.get(mode)
                 names = (*known.scenarios, *failing.scenarios) if known else failing.scenarios
                 shortest = min(failing.rtt, known.rtt) if known else failing.rtt
-                found[mode] = replace(known or failing, scenarios=tuple(dict.fromkeys(names)), rtt=shortest)
-    return [found[mode] for mode in sorted(found, key=str)]
+                by_mode[mode] = replace(known or failing, scenarios=tuple(dict.fromkeys(names)), rtt=shortest)
+    return [by_mode[mode] for mode in sorted(by_mode, key=str)]
 
 
 def path_text(scenario: Scenario) -> str:
@@ -91,7 +91,7 @@ def path_text(scenario: Scenario) -> str:
 
 def remedies(mode: FailingMode, samples: Iterable[StudySample]) -> list[Remedy]:
     """Settings with which no run of a mode on its path takes longer than the slowest of all other modes did."""
-    found = []
+    working = []
     for sample in samples:
         names = list(sample.factors)
         if sample.server != mode.server or path_text(sample.scenario) != mode.path or FACTOR not in names:
@@ -102,9 +102,9 @@ def remedies(mode: FailingMode, samples: Iterable[StudySample]) -> list[Remedy]:
             for number, level in enumerate(sample.factors[name]) if n != place else ():
                 mine = [cell for cell in own if cell.levels[n] == number]
                 seconds = [time for cell in mine for time, _ in cell.times(mode.metrics[-1]).values()]
-                if len(mine) > 1 and max(seconds, default=math.inf) <= mode.others[-1][1]:
-                    found.append(Remedy(name, level, min(seconds), max(seconds), len(seconds), sample.scenario.name))
-    return found
+                if len(mine) > 1 and max(seconds, default=math.inf) <= mode.other_mode_times[-1][1]:
+                    working.append(Remedy(name, level, min(seconds), max(seconds), len(seconds), sample.scenario.name))
+    return working
 
 
 def without_failing_modes(samples: Sequence[StudySample], modes: Sequence[FailingMode]) -> list[StudySample]:
@@ -153,12 +153,12 @@ def _level(result: CellResult) -> ParameterValue | None:
 
 def _failing_mode(mode: Mode, modes: Mapping[Mode, Sequence[CellResult]]) -> FailingMode | None:
     server, level = mode
-    others = [result for other, cells in modes.items() if other != mode for result in cells]
+    other_results = [result for other_mode, cells in modes.items() if other_mode != mode for result in cells]
     if level is None or len(modes) <= _FEWEST:
         return None
     beyond = []
     for metric in metrics_of(modes[mode][0].cell.scenario):
-        own, rest = _times(modes[mode], metric), _times(others, metric)
+        own, rest = _times(modes[mode], metric), _times(other_results, metric)
         if own and rest and min(own) > _BEYOND * max(rest):
             beyond.append((metric, (min(own), max(own)), (min(rest), max(rest))))
     if not beyond:

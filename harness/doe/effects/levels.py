@@ -97,7 +97,7 @@ def _with_observed_levels(sample: StudySample, name: str) -> StudySample:
     kept: list[_Level] = []
     refused: dict[str, str] = {}
     for level in sorted(levels, key=lambda level: (_is_base(sample, level), level.miss)):
-        twin = next((other for other in kept if _are_alike(level, other)), None)
+        twin = next((distinct for distinct in kept if _are_alike(level, distinct)), None)
         if twin is None:
             kept.append(level)
         else:
@@ -109,7 +109,7 @@ def _with_observed_levels(sample: StudySample, name: str) -> StudySample:
         return without_factor(sample, name, f"{reasons}: they are no two levels")
     place = list(sample.factors).index(name)
     places = [level.place for level in kept]
-    labels = tuple(next(one.label for one in levels if one.place == n) for n in range(len(levels)))
+    labels = tuple(next(observed.label for observed in levels if observed.place == n) for n in range(len(levels)))
     cells = tuple(cell for cell in sample.cells if cell.levels[place] in places)
     labelled = replace(sample, factors={**sample.factors, name: labels}, cells=cells)
     return replace(labelled.with_occurring_levels(), refused={**sample.refused, **refused})
@@ -179,7 +179,7 @@ def _is_base(sample: StudySample, level: _Level) -> bool:
 
 def _are_alike(level: _Level, other: _Level) -> bool:
     """Whether two levels were seen at the same value: a tenth apart at most, or with quartiles that overlap."""
-    low, high = sorted((level, other), key=lambda one: one.middle)
+    low, high = sorted((level, other), key=lambda compared: compared.middle)
     overlap = low.quartiles[1] >= high.quartiles[0] if len(low.seen) > 1 and len(high.seen) > 1 else False
     return overlap or high.middle < _APART * low.middle
 
@@ -242,5 +242,5 @@ def _note(sample: StudySample, name: str) -> str:
     cell = sample.cells[0].result.cell
     setting = cell.implementation(role, 0).setting(role, parameter)
     note = "" if setting is None else " ".join(setting.note.split())
-    who = cell.implementation(role, 0).name
-    return f"{who}'s credit {note}" if note else f"{who} raises it by itself"
+    endpoint = cell.implementation(role, 0).name
+    return f"{endpoint}'s credit {note}" if note else f"{endpoint} raises it by itself"

@@ -123,7 +123,8 @@ def group_studies(results: Iterable[CellResult]) -> list[StudySample]:
         place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), factors)
         groups.setdefault((*place, cell.host_cpu, len(fixed), fixed), []).append(result)
     ordered = sorted(groups.items(), key=lambda item: (*item[0][:-1], str(item[0][-1])))
-    return [one for _, group in ordered if (one := _build_sample(group)).factors or one.scenario.study is not None]
+    samples = [_build_sample(group) for _, group in ordered]
+    return [sample for sample in samples if sample.factors or sample.scenario.study is not None]
 
 
 def _factors(result: CellResult) -> tuple[str, ...]:
@@ -251,8 +252,8 @@ def group_beside_own(results: Iterable[CellResult]) -> list[StudySample]:
         if cell.scenario.study is not None and cell.scenario.study.factors and len(_settings(cell)) <= 1:
             place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed))
             groups.setdefault(place, []).append(result)
-    made = [_beside_own(group) for _, group in sorted(groups.items())]
-    return [sample for sample in made if sample is not None and sample.factors]
+    samples = [_beside_own(group) for _, group in sorted(groups.items())]
+    return [sample for sample in samples if sample is not None and sample.factors]
 
 
 def _settings(cell: Cell) -> dict[str, ParameterValue]:

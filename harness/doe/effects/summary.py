@@ -118,7 +118,7 @@ def _effect_text(effect: Effect, analysis: Analysis, first: bool) -> str:
 
 def _doubt_text(effect: Effect) -> str:
     """Why a figure does not show an effect of its factor; empty where it does, or where the whole study does not."""
-    if not effect.is_told_apart:
+    if not effect.is_identifiable:
         pairs = [" × ".join(pair) for pair in effect.aliased]
         return f", not told from {pairs[0] if len(pairs) == 1 else f'{len(pairs)} interactions'}"
     if effect.rests_on_one_run and effect.ratio_without_run is not None:

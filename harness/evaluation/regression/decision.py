@@ -102,10 +102,10 @@ def _by_point(cells: Sequence[CellResult], across: Collection[str]) -> dict[tupl
 
 def differing_parameters(pairs: Sequence[CellPair]) -> list[str]:
     """Parameters that alone keep cells of the baseline and of now from being compared; sorted."""
-    gone = [pair.base.cell for pair in pairs if pair.base is not None and pair.current is None]
+    removed = [pair.base.cell for pair in pairs if pair.base is not None and pair.current is None]
     new = [pair.current.cell for pair in pairs if pair.current is not None and pair.base is None]
     names: set[str] = set()
-    for before in gone:
+    for before in removed:
         for after in new:
             alike = before.model_copy(update={"parameters": after.parameters})
             if point_of(alike) == point_of(after):

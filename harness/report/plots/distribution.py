@@ -33,9 +33,9 @@ _POINTS = 200
 def distribution(run: PlotData) -> Chart | None:
     """ECDFs of throughput (Mbit/s, bins of 0.1 s) and of sRTT (ms) (CCPerf, distribution of the operating point)."""
     curves = {
-        title: found
+        title: curve
         for name, title in (("throughput", "throughput (Mbit/s)"), ("srtt", "sRTT (ms)"))
-        if not (found := ecdf(run, run.of_flows(name))).is_empty()
+        if not (curve := ecdf(run, run.of_flows(name))).is_empty()
     }
     if not curves:
         return None

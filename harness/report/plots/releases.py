@@ -70,7 +70,9 @@ def _panel(colour: str, history: ScenarioHistory) -> alt.LayerChart | None:
     first = history.metrics[0]
     declared = find_metric(first.metric)
     unit = declared.unit if declared is not None else ""
-    metrics = [metric for metric in history.metrics if (other := find_metric(metric.metric)) and other.unit == unit]
+    metrics = [
+        metric for metric in history.metrics if (definition := find_metric(metric.metric)) and definition.unit == unit
+    ]
     points = [point for metric in metrics for point in _points(history, metric)]
     if not points:
         return None

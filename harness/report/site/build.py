@@ -160,10 +160,10 @@ def _files(
     sections = release_sections(run_results, releases_of)
     with_history = {result.cell.key for section in sections for result in section.results}
     # A site of histories alone has an overview, too.
-    others = [result for result in run_results if result.cell.key not in with_history] or run_results
+    remaining = [result for result in run_results if result.cell.key not in with_history] or run_results
     keys = {result.cell.key for result in run_results}
     changes, courses = night.changes(keys), trends(night.nights)
-    studies, participants, interop = study_pages(others), implementations(others), interop_page(others)
+    studies, participants, interop = study_pages(remaining), implementations(remaining), interop_page(remaining)
 
     def page(template: str, **values: object) -> str:
         shared = {
@@ -214,7 +214,7 @@ def _files(
         yield "qlog.html", page("qlog.html", root="")
     if "figures" in kinds:
         yield "assets/vega.js", page_script(cache)
-    yield INDEX, page("index.html", root="", page=overview(others), roles=ROLES)
+    yield INDEX, page("index.html", root="", page=overview(remaining), roles=ROLES)
 
 
 def _cells(

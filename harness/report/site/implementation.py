@@ -49,7 +49,7 @@ class ImplementationPage:
     parts: tuple[ScenarioSection, ...]
     counts: tuple[tuple[str, int], ...]
     defaults: tuple[Default, ...]
-    found: tuple[FailureReason, ...]
+    failure_reasons: tuple[FailureReason, ...]
     moves: tuple[MoveRow, ...]
 
 

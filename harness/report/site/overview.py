@@ -226,7 +226,9 @@ def _build_section(cells: Sequence[CellResult]) -> Section:
     scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
     metric_columns = columns(scenario)
     lines = [
-        TargetTime(line.name + "".join(f", {name} {value}" for name, value in line.told.items()), tuple(line.texts))
+        TargetTime(
+            line.name + "".join(f", {name} {value}" for name, value in line.parameters.items()), tuple(line.texts)
+        )
         for line in reference_lines([result.cell for result in cells], [metric for metric, _ in metric_columns])
         if any(line.texts)
     ]

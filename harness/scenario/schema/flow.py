@@ -203,9 +203,9 @@ class Flow(Part):
         """The flows that this one stands for."""
         if self.count == 1:
             return (self,)
-        one = {"count": 1, "every": Duration(0)}
+        single = {"count": 1, "every": Duration(0)}
         starts = (Duration(self.start.value + number * self.every.value) for number in range(self.count))
-        return tuple(self.model_copy(update={**one, "start": start}) for start in starts)
+        return tuple(self.model_copy(update={**single, "start": start}) for start in starts)
 
     @field_validator("traffic", mode="before")
     @classmethod
@@ -285,9 +285,9 @@ class Flow(Part):
         given = [name for name in ("files", *_SCHEDULES, "datagrams") if getattr(self, name)]
         if not given:
             return self
-        (name, *others) = given
-        if others:
-            raise UnfitError(f"{name} and {others[0]} of one flow", f"leave out {others[0]}, or write another flow")
+        (name, *further) = given
+        if further:
+            raise UnfitError(f"{name} and {further[0]} of one flow", f"leave out {further[0]}, or write another flow")
         if self.amount is not None or self.stop is not None:
             what = "several files have" if name == "files" else f"{name} has"
             raise UnfitError(f"{what} no other size, and no stop", "leave out download, upload and stop")

@@ -456,9 +456,9 @@ def _or_profile(schema: dict[str, Any]) -> None:
     """For a JSON Schema: with a profile a path needs no directions, and a direction not all of its keys."""
     directions = {name: schema["properties"][name] for name in ("forward", "return")}
     schema["properties"] |= {name: {"description": part["description"]} for name, part in directions.items()}
-    others = [name for name in schema.pop("required") if name not in directions]
-    if others:
-        schema["required"] = others
+    required = [name for name in schema.pop("required") if name not in directions]
+    if required:
+        schema["required"] = required
     partial = {name: {"type": "object"} for name in directions}
     schema["if"] = {"required": ["profile"]}
     schema["then"] = {"properties": partial}

@@ -158,11 +158,11 @@ class Page(Part):
     @property
     def not_for_browsers(self) -> str:
         """Why a browser would not ask for these objects as they come after each other; empty where it would."""
-        document, *others = self.objects
-        styles = {item.name for item in others if item.type == "style"}
+        document, *subresources = self.objects
+        styles = {item.name for item in subresources if item.type == "style"}
         if document.type != "document" or document.count > 1:
             return "its first object is no single document"
-        for item in others:
+        for item in subresources:
             finds = {document.name} if item.type in ("style", "script", "image") else styles
             if item.type in (None, "document"):
                 return f"{item.name} has no type by which a document names it"

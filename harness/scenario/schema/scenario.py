@@ -194,7 +194,7 @@ class Scenario(Part):
             raise UnfitError("datagrams without a checksum are of IPv4: corrupt needs it", "leave out ip_version")
         return self
 
-    def told(self, role: Role) -> ServerTestcaseName | None:
+    def testcase_of(self, role: Role) -> ServerTestcaseName | None:
         """TESTCASE of a role, of flows over QUIC; None where the application protocol decides it."""
         asked = (self.server_testcase or self.testcase) if role == "server" else self.testcase
         return asked if asked is None or ONE_SIDED.get(asked, role) == role else "transfer"

@@ -347,8 +347,8 @@ def _similar_keys(timed: pl.DataFrame, planned: Iterable[Cell]) -> pl.DataFrame:
     keys = [timed.join(wanted, on=_SIMILARITY, how="semi").select("key")]
     for columns in (_SIMILARITY[:2], _SIMILARITY[:1]):
         for _, group in timed.join(wanted, on=columns, how="semi").group_by(*columns):
-            others = group.select(pl.col("key").unique().sort())
-            keys.append(others.gather_every(max(1, others.height // _STAND_INS)))
+            similar_keys = group.select(pl.col("key").unique().sort())
+            keys.append(similar_keys.gather_every(max(1, similar_keys.height // _STAND_INS)))
     return pl.concat(keys).unique()
 
 
