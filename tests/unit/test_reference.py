@@ -9,7 +9,7 @@ import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.analysis.time_breakdown import VERSION as RULES
-from harness.errors import InputError
+from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.publish import publish_runs, remove_cells
 from harness.evaluation.verdict import judge as real_judge
@@ -219,16 +219,19 @@ def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
     assert [result.cell.key for result in afresh.unstored_results(share.cells, 2)] == [share.cells[0].key]
 
 
-def test_what_was_finished_is_published_after_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), EngineError("the clock stood still")])
+def test_what_was_finished_is_published_after_an_early_end(
+    end: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reference = _reference(tmp_path)
     (share,) = _shares(reference)
 
     def interrupted(*arguments: object) -> None:
         _stored(reference, share, 0)
-        raise KeyboardInterrupt
+        raise end
 
     monkeypatch.setattr(reference._app, "run_cells", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(end)):
         reference.work(share, Options(), lambda event: None)
     published = reference.publish([], lambda results: set(), last=True)
     assert published is not None and published.runs == 1

@@ -73,8 +73,10 @@ def run_campaign(
     """Make the runs of the campaign that neither the reference nor the store has, and publish them.
 
     results/reference/campaign.yaml holds the requests. The same command goes on after an interrupt, which publishes the
-    finished runs. A cluster makes the runs as it makes those of `harness run`.
+    finished runs. A request that the infrastructure ends early does not end the others. A cluster makes the runs as it
+    makes those of `harness run`.
     """
+    from harness.errors import EngineError
     from harness.evaluation.publish import remove_cells
     from harness.execution import Options
     from harness.formatting import format_count
@@ -103,9 +105,15 @@ def run_campaign(
         seconds = sum(share.seconds for share in chosen) / beside
         console().print(f"{sum(len(share.missing_runs) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
         todo = () if plan else chosen
+        failures: list[EngineError] = []
         try:
             for number, share in enumerate(todo, 1):
-                results = campaign.work(share, options, progress)
+                try:
+                    results = campaign.work(share, options, progress)
+                except EngineError as error:
+                    console().print(f"{share.name}: {error}", soft_wrap=True, markup=False)
+                    failures.append(error)
+                    results = []
                 _print_published(campaign.publish(results, behind_figures, last=number == len(todo)))
         except KeyboardInterrupt:
             _print_published(campaign.publish([], behind_figures, last=True))
@@ -117,6 +125,9 @@ def run_campaign(
                 remove_cells(REFERENCE, unasked)
     if plan:
         return
+    if failures:
+        message = f"{len(failures)} of {len(todo)} requests ended early, the first because: {failures[0]}"
+        raise EngineError(message, "the same command goes on with them")
     console().print("the pages follow with 'make generate', figures with 'python -m tools.reference figures'")
 
 

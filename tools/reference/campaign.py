@@ -19,7 +19,7 @@ from harness.analysis.metrics import VERSION
 from harness.catalogue import load
 from harness.doe.interventions import ExplanationGenerator, explain
 from harness.doe.settings_search import SearchGenerator, cells_so_far, drive_searches, start_searches
-from harness.errors import InputError, did_you_mean
+from harness.errors import EngineError, InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.publish import PublishedRuns, publish_runs
 from harness.evaluation.staleness import mark_outdated
@@ -287,7 +287,7 @@ class Reference:
     def work(self, share: Share, options: Options, listen: Listener) -> list[CellResult]:
         """Do what is to do of a request, and return what the reference lacks of it. Raises as `App.run` does.
 
-        After an interrupt its finished runs wait to be published.
+        Its finished runs wait to be published if something ends it early.
         """
         repeat, cells = share.request.repeat, {cell.key: cell for cell in share.cells}
 
@@ -305,7 +305,7 @@ class Reference:
                 self._run(
                     list({item.cell.key: item.cell for item in share.missing_runs}.values()), repeat, options, listen
                 )
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EngineError):
             self._unpublished += self.unstored_results(cells.values(), repeat)
             raise
         return self.unstored_results(cells.values(), repeat)
