@@ -71,11 +71,11 @@ class Repository:
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """The copy, with a reference of three cells."""
     harness = Harness(tmp_path_factory.mktemp("equivalent"))
-    made = Repository(harness.folder / "checkout", harness.folder / "reference")
-    copy_tracked_files(ROOT, made.folder, ":!results/reference")
-    made.git("init", "--quiet")
-    made.git("add", "--all")
-    made.git("commit", "--quiet", "--message", "As it was")
+    checkout = Repository(harness.folder / "checkout", harness.folder / "reference")
+    copy_tracked_files(ROOT, checkout.folder, ":!results/reference")
+    checkout.git("init", "--quiet")
+    checkout.git("add", "--all")
+    checkout.git("commit", "--quiet", "--message", "As it was")
     scenarios = [
         # Two certificates, so that the next cell does not stand for this one.
         harness.scenario("short", path=SHORT, certificates=2),
@@ -85,11 +85,11 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     cells = harness.cells(*scenarios, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual")
     assert [cell["outcomes"] for cell in cells] == [{"completed": 1}] * 3
     for scenario in scenarios:
-        process = made.harness(
-            "keep", scenario, "--store", str(harness.store), "--into", str(made.reference), module="tools.reference"
+        process = checkout.harness(
+            "keep", scenario, "--store", str(harness.store), "--into", str(checkout.reference), module="tools.reference"
         )
         assert process.returncode == 0, process.stderr
-    return made
+    return checkout
 
 
 @pytest.fixture

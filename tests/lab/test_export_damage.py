@@ -67,8 +67,8 @@ def _run(
         capture_output=True, text=True, cwd=ROOT, timeout=300, check=False,
         env={**os.environ, "HARNESS_CACHE": str(cache), **overrides},
     )  # fmt: skip
-    found = [json.loads(file.read_text()) for file in (harness.folder / store).glob("runs/*/0/run.json")]
-    return process, found[0] if found else {}
+    runs = [json.loads(file.read_text()) for file in (harness.folder / store).glob("runs/*/0/run.json")]
+    return process, runs[0] if runs else {}
 
 
 def _said(run: dict[str, Any]) -> list[str]:
