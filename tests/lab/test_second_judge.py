@@ -141,8 +141,8 @@ def _size(packet: ElementTree.Element, name: str) -> int:
 
 
 def _attribute(element: ElementTree.Element, name: str, attribute: str) -> str | None:
-    found = element.find(f".//field[@name='{name}']")
-    return None if found is None else found.get(attribute)
+    pdml_field = element.find(f".//field[@name='{name}']")
+    return None if pdml_field is None else pdml_field.get(attribute)
 
 
 def _shown(element: ElementTree.Element, name: str) -> str | None:
