@@ -90,8 +90,8 @@ def test_a_run_with_such_a_file_is_left_out_by_name_and_the_others_stay(
 ) -> None:
     store, runs, places, said = _stored(tmp_path)
     damage(places[0] / name)
-    found = StoredResults(store, store).result_of(runs[0].cell).runs
-    assert [run.repetition for run, _ in found] == ([0, 1] if name == SERIES else [1])
+    remaining_runs = StoredResults(store, store).result_of(runs[0].cell).runs
+    assert [run.repetition for run, _ in remaining_runs] == ([0, 1] if name == SERIES else [1])
     assert store.series(runs[0].cell.key, 1) is not None
     if name == SERIES:
         assert store.series(runs[0].cell.key, 0) is None

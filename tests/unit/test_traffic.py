@@ -273,16 +273,16 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    made.close()
+    socket_pair = Pair()
+    yield socket_pair
+    socket_pair.close()
 
 
 @pytest.fixture
 def sockets() -> Iterator[Diag]:
-    made = Diag()
-    yield made
-    made.close()
+    diagnostics = Diag()
+    yield diagnostics
+    diagnostics.close()
 
 
 def test_the_kernel_is_asked_for_one_connection(pair: Pair, sockets: Diag) -> None:
