@@ -259,11 +259,11 @@ def test_what_a_kernel_tells_of_its_windows_and_buffers(tmp_path: Path) -> None:
     alone = make_run(scenario={**SCENARIO, "flows": [flow]}, transfers=run.transfers[:1])
     linux = implementation("linux", protocols=["tcp"])
     cell = alone.cell.model_copy(update={"client": linux, "server": linux})
-    found = {
+    figures = {
         (observation.role, observation.parameter): observation.value
         for observation in observe(RunView(tmp_path, alone.model_copy(update={"cell": cell})))
     }
-    assert found == {
+    assert figures == {
         ("server", "initial_cwnd"): 12, ("server", "tcp_wmem_max"): 0.5, ("client", "initial_rwnd"): 64,
         ("client", "tcp_rmem_max"): 256000,
     }  # fmt: skip
@@ -311,8 +311,8 @@ def test_losses_of_a_trace_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(qlog, "read_losses", counting)
     measured_run = measure(tmp_path, _recorded(tmp_path))
     assert len(read) == 1
-    told = [measured_run.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
-    assert told == [3, 2, 500]
+    figures = [measured_run.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
+    assert figures == [3, 2, 500]
 
 
 def test_a_recorded_run(tmp_path: Path) -> None:
@@ -421,5 +421,5 @@ def test_a_flow_that_begins_late_is_told(
     run = write_three_flows(tmp_path)
     later = {"kind": "tcp", "start": asked, "stop": 1.0}
     write_lab(tmp_path, [{"kind": "udp", "stop": 1.0}, later, later])
-    found = [line for line in measure(tmp_path, run).warnings if "later than asked" in line]
-    assert found == ([f"flows 1, 2 began later than asked, by {late} s at most"] if late else [])
+    warnings = [line for line in measure(tmp_path, run).warnings if "later than asked" in line]
+    assert warnings == ([f"flows 1, 2 began later than asked, by {late} s at most"] if late else [])

@@ -89,8 +89,8 @@ def test_the_queue(series: RunSeries) -> None:
         expected_delay[t] = last if expected_packets[t] else 0
     expected_delay[0.06] = 0  # nothing had left yet
     expected_delay[0.62] = 42  # the datagram before was dropped
-    found = {name: values(series, BOTTLENECK, name) for name in ("queue_length", "queue_packets", "queue_delay")}
-    within = {name: {t: value for t, value in points.items() if t < 1} for name, points in found.items()}
+    queue_series = {name: values(series, BOTTLENECK, name) for name in ("queue_length", "queue_packets", "queue_delay")}
+    within = {name: {t: value for t, value in points.items() if t < 1} for name, points in queue_series.items()}
     assert within["queue_length"] == expected_bytes
     assert within["queue_packets"] == expected_packets
     assert within["queue_delay"] == pytest.approx(expected_delay)

@@ -97,13 +97,13 @@ def _entries(draw: st.DrawFn) -> StoredRun:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
-@given(made=st.lists(_entries(), max_size=3, unique_by=lambda one: one.run.repetition))
-def test_what_is_written_reads_back(tmp_path: Path, made: list[StoredRun]) -> None:
-    write_columns(tmp_path, made, [])
+@given(stored_runs=st.lists(_entries(), max_size=3, unique_by=lambda stored_run: stored_run.run.repetition))
+def test_what_is_written_reads_back(tmp_path: Path, stored_runs: list[StoredRun]) -> None:
+    write_columns(tmp_path, stored_runs, [])
     back = ColumnStore(tmp_path).entries()
     assert [(stored_run.run, stored_run.measured) for stored_run in back] == [
         (stored_run.run, stored_run.measured)
-        for stored_run in sorted(made, key=lambda stored_run: stored_run.run.repetition)
+        for stored_run in sorted(stored_runs, key=lambda stored_run: stored_run.run.repetition)
     ]
 
 
@@ -143,10 +143,10 @@ def test_the_runs_of_one_scenario_are_read_without_those_of_others(
     ours, other = cell(), cell(scenario(name="test/other"), seed=2)
     entries = [
         StoredRun(
-            Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at=""),
+            Run(cell=stored_cell, repetition=0, outcome=Outcome(status="completed"), started_at=""),
             MeasuredRun(version=1, measurements=(Measurement(name="goodput", value=1.0, unit="Mbit/s"),)),
         )
-        for made in (ours, other)
+        for stored_cell in (ours, other)
     ]
     write_columns(tmp_path, entries, [])
     keys_read: dict[str, list[set[str]]] = {}
