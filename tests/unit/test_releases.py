@@ -411,11 +411,11 @@ numbers = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 @given(st.sets(numbers, min_size=1, max_size=20), numbers)
 def test_the_nearest_releases_are_next_to_it(published: set[tuple[int, int, int]], asked: tuple[int, int, int]) -> None:
     versions = [Version(".".join(map(str, item))) for item in sorted(published)]
-    found = nearest(Version(".".join(map(str, asked))), versions)
-    first = versions.index(found[0])
-    assert found == versions[first : first + len(found)] and len(found) == min(4, len(versions))
+    neighbours = nearest(Version(".".join(map(str, asked))), versions)
+    first = versions.index(neighbours[0])
+    assert neighbours == versions[first : first + len(neighbours)] and len(neighbours) == min(4, len(versions))
     after = sum(item < asked for item in published)
-    assert not published or first <= after <= first + len(found)
+    assert not published or first <= after <= first + len(neighbours)
 
 
 @given(st.lists(numbers, min_size=2, max_size=2, unique=True))
