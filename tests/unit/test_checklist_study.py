@@ -28,8 +28,8 @@ def stored() -> tuple[CellResult, ...]:
     def is_of(name: str) -> bool:
         return any(name == scenario or name.startswith(f"{scenario}/") for scenario in STUDY.scenarios)
 
-    found = open_app(REFERENCE).results.find(lambda cell: is_of(cell.scenario.name))
-    return tuple(result for result in found if not has_release(result))
+    cell_results = open_app(REFERENCE).results.find(lambda cell: is_of(cell.scenario.name))
+    return tuple(result for result in cell_results if not has_release(result))
 
 
 def test_every_claim_has_its_verdict_on_stored_runs(snapshot: SnapshotAssertion) -> None:
@@ -64,11 +64,11 @@ def said(document: ModuleType, text: str, results: Results) -> Verdict:
 
 def phased(server: str, values: Mapping[str, float]) -> list[CellResult]:
     """A run of the showcase with figures by the names that people write."""
-    (made,) = results_of(sharing.SHARING, "ngtcp2", server)
-    ((run, measured),) = made.runs
+    (cell_result,) = results_of(sharing.SHARING, "ngtcp2", server)
+    ((run, measured),) = cell_result.runs
     assert measured is not None
     measurements = tuple(measurement(name, value) for name, value in values.items())
-    return [replace(made, runs=((run, measured.model_copy(update={"measurements": measurements})),))]
+    return [replace(cell_result, runs=((run, measured.model_copy(update={"measurements": measurements})),))]
 
 
 @pytest.mark.parametrize(
