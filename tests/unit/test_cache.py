@@ -82,9 +82,11 @@ def test_two_looks_at_a_folder(tmp_path: Path, damage: Callable[[Path], None], s
     seen, sealed = quick_digest(root), entries(root)
     damage(root)
     assert (quick_digest(root) != seen) == shows
-    found = differences(root, sealed)
-    assert [one for one in found if not one.startswith(("usr/lib was", "usr was"))] == words or set(words) <= set(found)
-    assert bool(found) == bool(words)
+    words_of_changes = differences(root, sealed)
+    assert [change for change in words_of_changes if not change.startswith(("usr/lib was", "usr was"))] == words or set(
+        words
+    ) <= set(words_of_changes)
+    assert bool(words_of_changes) == bool(words)
 
 
 def test_a_folder_looks_as_it_did_when_its_files_are_shared(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
         patch.setattr(coordinator, "CHECK_INTERVAL", 0.3)
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
         environment = {"HARNESS_CACHE": str(tmp_path_factory.mktemp("cache")), "PYTHONPATH": str(ROOT)}
-        with run_scheduler(ClusterOptions("", 2), environment) as found:
-            yield found
+        with run_scheduler(ClusterOptions("", 2), environment) as started_scheduler:
+            yield started_scheduler
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Schedul
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
     with run_scheduler(
         ClusterOptions("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-    ) as found:
-        yield found
+    ) as started_scheduler:
+        yield started_scheduler
 
 
 def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_stored(
@@ -212,13 +212,13 @@ class Wire:
                 threading.Thread(target=self._carry, args=(connection, other), daemon=True).start()
 
     @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
+    def _carry(source: socket.socket, destination: socket.socket) -> None:
         try:
-            while block := one.recv(1 << 16):
-                other.sendall(block)
+            while block := source.recv(1 << 16):
+                destination.sendall(block)
         except OSError:
             pass
-        for end in (one, other):
+        for end in (source, destination):
             end.close()
 
     def cut(self) -> None:
@@ -250,8 +250,8 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
             partial(work, tmp_path, frozenset[int](), False),
         )  # fmt: skip
 
-    one = Driver(plan(COUNT), ground, connect, said.append, with_artefacts=False)
-    working = threading.Thread(target=one.work, daemon=True)
+    driver = Driver(plan(COUNT), ground, connect, said.append, with_artefacts=False)
+    working = threading.Thread(target=driver.work, daemon=True)
     hold(tmp_path, range(1, COUNT))
     working.start()
     wait_for(lambda: ground.stored_repetitions, 120)
@@ -272,7 +272,7 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
 
     bad, full = next(iter(scene.cluster.scheduler.workers)), threading.Event()
 
-    def made(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
+    def execute_order(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
         if get_worker().address == bad:
             full.set()
             raise OSError(errno.ENOSPC, "No space left on device", "/cache/rootfs/unfinished")
@@ -281,7 +281,7 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
 
         return files(run_of(order)), b""
 
-    monkeypatch.setattr(worker, "_execute_order", made)
+    monkeypatch.setattr(worker, "_execute_order", execute_order)
     driver, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
     driver.work()
     assert len(ground.stored_runs) == 5

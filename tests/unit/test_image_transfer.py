@@ -49,10 +49,10 @@ def sent(export: Path) -> SentImage:
 def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     path, file = export(tmp_path / "one"), tmp_path / "there"
     file.mkdir()
-    found = image_transfer.unpack(
+    unpacked = image_transfer.unpack(
         image_transfer.parcel_pieces(path), image_transfer.parcel_digest(image_transfer.parcel_head(path)), file
     )
-    assert found == entries(path / ROOT) == entries(file)
+    assert unpacked == entries(path / ROOT) == entries(file)
     assert (file / "usr/bin/same").samefile(file / "usr/bin/tool")
     assert not (file / "usr/bin/equal").samefile(file / "usr/bin/tool")
     assert stat.S_IMODE((file / "usr/bin/tool").stat().st_mode) == 0o755

@@ -44,17 +44,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "store")
 
 
-def keyed(one: Cell) -> Cell:
+def keyed(stored_cell: Cell) -> Cell:
     """A cell with the key that it has in this checkout."""
-    return keyed_by(one, read_ledger(ROOT / LEDGER))
+    return keyed_by(stored_cell, read_ledger(ROOT / LEDGER))
 
 
-def _stored(store: Store, one: Cell, repetition: int = 0, at: str = NEW, status: str = "completed") -> Path:
-    partial = store.begin(one.key, repetition)
+def _stored(store: Store, stored_cell: Cell, repetition: int = 0, at: str = NEW, status: str = "completed") -> Path:
+    partial = store.begin(stored_cell.key, repetition)
     (partial / "sim").mkdir()
     (partial / "sim" / "counters.jsonl").write_text("{}\n" * 5000)
     outcome = Outcome.model_validate({"status": status})
-    run = Run(cell=one, repetition=repetition, outcome=outcome, started_at=at)
+    run = Run(cell=stored_cell, repetition=repetition, outcome=outcome, started_at=at)
     return store.finish(partial, run, MeasuredRun(version=1))
 
 
@@ -73,20 +73,22 @@ def _everything(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")} - {"runs/equivalences.json"}
 
 
-def _others(one: Cell) -> dict[str, Cell]:
+def _others(current_cell: Cell) -> dict[str, Cell]:
     """Cells that nobody would run today, by why."""
-    scenario = one.scenario
+    scenario = current_cell.scenario
     path = scenario.path.model_copy(update={"forward": scenario.path.return_})
     return {
-        "the engine's code": keyed(one.model_copy(update={"engine_code": "old"})),
+        "the engine's code": keyed(current_cell.model_copy(update={"engine_code": "old"})),
         "the lab it amounts to": keyed(
-            one.model_copy(update={"scenario": scenario.model_copy(update={"path_": path})})
+            current_cell.model_copy(update={"scenario": scenario.model_copy(update={"path_": path})})
         ),
         "no scenario is called": keyed(
-            one.model_copy(update={"scenario": scenario.model_copy(update={"name": "gone/long"}), "seed": 2})
+            current_cell.model_copy(update={"scenario": scenario.model_copy(update={"name": "gone/long"}), "seed": 2})
         ),
         "no such implementation": keyed(
-            one.model_copy(update={"client": one.client.model_copy(update={"name": "nobody"}), "seed": 3})
+            current_cell.model_copy(
+                update={"client": current_cell.client.model_copy(update={"name": "nobody"}), "seed": 3}
+            )
         ),
     }
 
