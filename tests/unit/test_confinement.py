@@ -117,9 +117,9 @@ def test_a_read_only_client_that_comes_back_finds_its_tickets() -> None:
     tested_scenario = scenario(flows=flows, objectives=[])
     for read_only in (False, True):
         client = implementation(session=True, container={"read_only": read_only})
-        made = services(build_lab(cell(tested_scenario, client=client), 0))
-        assert ("/session" in made["client0"]["volumes"]) == read_only
-        assert "/session" not in made["server0"]["volumes"]
+        compose_services = services(build_lab(cell(tested_scenario, client=client), 0))
+        assert ("/session" in compose_services["client0"]["volumes"]) == read_only
+        assert "/session" not in compose_services["server0"]["volumes"]
 
 
 def test_what_an_image_may_do_is_part_of_a_cell_and_what_it_does_without_is_not() -> None:

@@ -100,7 +100,7 @@ def test_each_place_is_damaged_by_a_value_of_its_own_that_changes_it() -> None:
     assert places[0].startswith("0-")
     assert places[-1].split(" : ")[0].endswith(f"-{2**32 - 1}")
     # Every place is chosen as often as any other.
-    widths = [int(end) - int(begin) for begin, end in (one.split(" : ")[0].split("-") for one in places)]
+    widths = [int(end) - int(begin) for begin, end in (place.split(" : ")[0].split("-") for place in places)]
     assert max(widths) - min(widths) <= 1
 
 
@@ -118,7 +118,7 @@ def test_a_blackhole_is_a_path_that_is_gone_for_a_while() -> None:
     lab = build_lab(with_key(cell(scenario(path=dark.model_dump(by_alias=True)))), 0)
     changes = [change.at_ns / 1e9 for change in lab.simulators[0].program.changes]
     assert changes == [5, 7, 12, 14]
-    assert [one["from_ns"] for one in lab_summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
+    assert [outage["from_ns"] for outage in lab_summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
 
 
 def test_servers_may_be_asked_something_else() -> None:

@@ -94,7 +94,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    made = Machine(tmp_path)
+    fresh_machine = Machine(tmp_path)
     (tmp_path / "bin").mkdir()
     for tool in _TOOLS:
         where = shutil.which(tool)
@@ -105,14 +105,14 @@ def machine(tmp_path: Path) -> Machine:
     cp = shutil.which("cp")
     assert cp is not None
     (tmp_path / "bin" / "cp").symlink_to(cp)
-    made.play("sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
-    made.play("setsid", 'exec "$@"\n')
-    made.play("systemctl", _SYSTEMCTL)
-    made.play("apt-get", _APT)
-    made.play("apt-cache", 'echo "  Candidate: 2.40"\n')
-    made.put("docker", _DOCKER)
-    made.put("dockerd", 'touch "$PLAYED/answers"\n')
-    return made
+    fresh_machine.play("sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
+    fresh_machine.play("setsid", 'exec "$@"\n')
+    fresh_machine.play("systemctl", _SYSTEMCTL)
+    fresh_machine.play("apt-get", _APT)
+    fresh_machine.play("apt-cache", 'echo "  Candidate: 2.40"\n')
+    fresh_machine.put("docker", _DOCKER)
+    fresh_machine.put("dockerd", 'touch "$PLAYED/answers"\n')
+    return fresh_machine
 
 
 def test_an_engine_that_answers_is_used_as_it_is(machine: Machine) -> None:
@@ -176,7 +176,7 @@ def test_all_that_apt_installs_is_said_and_removes_nothing() -> None:
         lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
         text = "\n".join(lines)
         installs = re.findall(r"apt-get install\b[^\n]*", text)
-        assert all("--no-remove" in one for one in installs), file
+        assert all("--no-remove" in install for install in installs), file
         assert bool(installs) == (file.name == "common.sh"), file
         assert not re.search(r"\bdpkg (-i|--install)\b|\bapt install\b|autoremove|\bremove -y|purge", text), file
 
