@@ -219,22 +219,23 @@ ODD = "[/nope] [bold]:smile: [link=x]{x}"
 
 
 def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    one = scenario(title=ODD)
+    odd_scenario = scenario(title=ODD)
     alpha = implementation("alpha", title=ODD, version=ODD, licence=ODD, notes=ODD)
-    played = cell(one, alpha, implementation("beta"))
+    played = cell(odd_scenario, alpha, implementation("beta"))
     run = Run(cell=played, repetition=0, started_at="",
               outcome=Outcome(status="crashed", role="client", detail=ODD, reason=ODD, log_tail=(ODD,)))  # fmt: skip
-    verdict = judge(one, [(run, None)])
+    verdict = judge(odd_scenario, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
     print_document(results_document([result]))
     print_document(
         catalogue_document(
-            [ListedScenario(one.name, one.title, 1)], [ListedImplementation(alpha, here=False, absent=ODD)]
+            [ListedScenario(odd_scenario.name, odd_scenario.title, 1)],
+            [ListedImplementation(alpha, here=False, absent=ODD)],
         )
     )
-    with ProgressPrinter(console()) as talk:
-        talk(RunFinished(played, run, run.outcome, verdict))
-        talk(Warned(ODD))
+    with ProgressPrinter(console()) as progress:
+        progress(RunFinished(played, run, run.outcome, verdict))
+        progress(Warned(ODD))
     out, err = capsys.readouterr()
     folded = "".join(out.split())
     assert folded.count("".join(ODD.split())) >= 5

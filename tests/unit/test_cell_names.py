@@ -56,7 +56,7 @@ def _keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, s
         main()
     out, err = capsys.readouterr()
     assert caught.value.code in (0, None), err
-    return {one["key"] for one in json.loads(out)["cells"]}
+    return {content["key"] for content in json.loads(out)["cells"]}
 
 
 def test_a_cell_answers_to_all_that_is_printed_of_it(

@@ -66,18 +66,18 @@ def test_an_unknown_error_has_no_made_up_hint() -> None:
 def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM x\n")
 
-    def made() -> tuple[Build, Build]:
+    def builds() -> tuple[Build, Build]:
         build = Build("a", tmp_path, 1)
         return build, Build("b", tmp_path, 1, bases={"BASE": build})
 
-    build, above = made()
+    build, above = builds()
     assert above.identity != build.identity
     assert build.reference == f"quic-lab/a:{build.identity[:12]}"
     before = build.identity, above.identity
     (tmp_path / "Dockerfile").write_text("FROM y\n")
     # What a process has begun with, it ends with.
     assert (build.identity, above.identity) == before
-    build, above = made()
+    build, above = builds()
     assert build.identity != before[0]
     assert above.identity != before[1]
 

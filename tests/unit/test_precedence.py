@@ -17,8 +17,8 @@ def setting(folder: Path, name: str, content: str | None) -> CgroupSetting:
     return CgroupSetting(path / "cpu.shares", "1024", "102400")
 
 
-def said(one: CgroupSetting) -> str:
-    return one.file.read_text().strip()
+def said(cgroup_setting: CgroupSetting) -> str:
+    return cgroup_setting.file.read_text().strip()
 
 
 def test_a_group_is_told_while_it_lasts(tmp_path: Path) -> None:

@@ -27,16 +27,16 @@ EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
-    one = catalogue().scenario(file)
-    made = expand_points(one, {}, {})
-    counts = [len(values) for values in one.vary.values()] or [1]
-    assert len(made) == (math.prod(counts) if one.combine == "product" else counts[0])
-    for point in made:
+    example = catalogue().scenario(file)
+    points = expand_points(example, {}, {})
+    counts = [len(values) for values in example.vary.values()] or [1]
+    assert len(points) == (math.prod(counts) if example.combine == "product" else counts[0])
+    for point in points:
         for engine in ENGINES:
             plain = with_plain_changes(point.scenario, 1)
             assert all(compile_path(path, server_of(engine)).lines() for path in plain.every_path.values())
     for engine in ENGINES:
-        assert scenario_text(one, engine)
+        assert scenario_text(example, engine)
 
 
 @cache
@@ -89,8 +89,9 @@ def test_keys_have_their_unit_default_and_example(key: str, words: tuple[str, st
 
 def test_a_key_without_an_example_is_an_error() -> None:
     files, read = _read()
+    texts, examples = ({name: file for name, file in part.items() if name != "red-ecn.yaml"} for part in (files, read))
     with pytest.raises(InputError, match="no example has the key limit of Red"):
-        scenario_page(*({name: one for name, one in part.items() if name != "red-ecn.yaml"} for part in (files, read)))  # type: ignore[arg-type]
+        scenario_page(texts, examples)  # type: ignore[arg-type]
 
 
 def test_the_page_shows_the_files_as_they_are() -> None:
@@ -199,10 +200,12 @@ def test_red_and_ecn_in_words() -> None:
 
 
 def test_changes_of_loss_in_words() -> None:
-    one = scenario()
-    content = one.path.model_dump(mode="json", by_alias=True)
+    definition = scenario()
+    content = definition.path.model_dump(mode="json", by_alias=True)
     change = {"at": "5 s", "forward": {"loss": {"good_to_bad": "1 %", "bad_to_good": "50 %"}, "rate": "5 Mbit/s"}}
-    text = scenario_text(scenario(path=type(one.path).model_validate({**content, "changes": [change]})), "virtual")
+    text = scenario_text(
+        scenario(path=type(definition.path).model_validate({**content, "changes": [change]})), "virtual"
+    )
     assert "after 5 s: forward rate 5 Mbit/s, loss: Gilbert–Elliott:" in text
 
 

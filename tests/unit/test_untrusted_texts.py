@@ -82,12 +82,12 @@ def test_html_is_shown_but_for_what_reports_write() -> None:
 
 
 def test_no_reader_of_markdown_makes_anything_of_a_quoted_text() -> None:
-    made = (
+    html = (
         MarkdownIt("commonmark", {"html": True})
         .enable("table")
         .render(f"| a |\n| --- |\n| {escape_stored(STRANGE)} |\n")
     )
-    assert set(re.findall(r"<(\w+)", made)) == {"table", "thead", "tbody", "tr", "th", "td"}
+    assert set(re.findall(r"<(\w+)", html)) == {"table", "thead", "tbody", "tr", "th", "td"}
 
 
 # --- the terminal
@@ -120,10 +120,10 @@ def _a_table() -> None:
 
 
 def _a_table_of_rich_s() -> None:
-    made = Grid(title=STRANGE)
-    made.add_column(STRANGE)
-    made.add_row(Text(STRANGE, style="red"))
-    table_console().print(made)
+    grid = Grid(title=STRANGE)
+    grid.add_column(STRANGE)
+    grid.add_row(Text(STRANGE, style="red"))
+    table_console().print(grid)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Sta
     assert callable(report)
     said = escape_html(render_markdown(report([_strange(status)])))
     assert not _LEFT.search(said)
-    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
              "details", "summary", "hr"}  # fmt: skip
-    assert set(re.findall(r"<(\w+)", made)) <= known
-    assert "<!--" not in made
+    assert set(re.findall(r"<(\w+)", html)) <= known
+    assert "<!--" not in html
 
 
 def test_the_command_of_a_summary_prints_no_html(
@@ -244,8 +244,8 @@ def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
 
 def _site(folder: Path) -> Path:
     result = _strange()
-    found = replace(result, folders=(folder / "store",))
-    build.render_site(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
+    shown_result = replace(result, folders=(folder / "store",))
+    build.render_site(folder / "site", [shown_result], Store(folder / "store"), lambda wanted: [], page_cache())
     return folder / "site"
 
 
@@ -267,8 +267,8 @@ def test_pages_run_nothing_but_the_site_s_own_scripts(tmp_path: Path) -> None:
         inline = [tag for tag in re.findall(r"<script[^>]*>", text) if "src=" not in tag]
         assert all('type="text/plain"' in tag or 'type="application/json"' in tag for tag in inline), file
         _require_still(text)
-    for one in _cells(tmp_path / "site").values():
-        _require_still(one["page"])
+    for cell_entry in _cells(tmp_path / "site").values():
+        _require_still(cell_entry["page"])
 
 
 class _Tags(HTMLParser):
@@ -297,7 +297,11 @@ def _cells(site: Path) -> dict[str, dict[str, str]]:
     texts = (
         json.loads(file.read_text().removeprefix("packed(").removesuffix(");\n")) for file in site.glob("cells/*.js")
     )
-    return {key: one for text in texts for key, one in json.loads(gzip.decompress(base64.b64decode(text))).items()}
+    return {
+        key: cell_entry
+        for text in texts
+        for key, cell_entry in json.loads(gzip.decompress(base64.b64decode(text))).items()
+    }
 
 
 def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> None:
@@ -305,8 +309,12 @@ def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> N
         text = file.read_text()
         assert not _LEFT.search(text), file
         assert "<img" not in text and "<script>alert" not in text and "<!--<" not in text, file
-    for one in _cells(tmp_path / "site").values():
-        assert not _LEFT.search(one["page"]) and "<img" not in one["page"] and escape_controls(ESCAPES) in one["page"]
+    for cell_entry in _cells(tmp_path / "site").values():
+        assert (
+            not _LEFT.search(cell_entry["page"])
+            and "<img" not in cell_entry["page"]
+            and escape_controls(ESCAPES) in cell_entry["page"]
+        )
 
 
 def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
@@ -324,6 +332,6 @@ def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
     assert policy is not None
     allowed = set(re.findall(r"sha256-([\w+/=]+)", policy[1]))
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert {base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts} == allowed
+    assert {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts} == allowed
     assert len(scripts) == 2 and "'unsafe-inline'" not in policy[1].replace("&#39;", "'").split("style-src")[0]
     assert "<img" not in text
