@@ -56,12 +56,12 @@ def picture(folder: Path) -> dict[str, object]:
     return contents
 
 
-def agreed(first: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
+def agreed(first_run: Mapping[str, object], second_run: Mapping[str, object]) -> dict[str, object]:
     """What two pictures have in common."""
     return {
         name: value
-        for name, value in first.items()
-        if name in other and other[name] == value and not name.startswith(MACHINE)
+        for name, value in first_run.items()
+        if name in second_run and second_run[name] == value and not name.startswith(MACHINE)
     }
 
 

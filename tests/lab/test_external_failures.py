@@ -148,7 +148,7 @@ def test_a_starved_run_counts_for_nothing_and_is_made_again(warm: Harness, harne
         if measurement["name"].startswith("waiting_")
     }
     assert shares["waiting_server"] > 2 * STARVED
-    assert any(said.startswith("server0 waited for a processor") for said in spoilt[0]["starved"])
+    assert any(reason.startswith("server0 waited for a processor") for reason in spoilt[0]["starved"])
     assert left_overs() == []
 
 

@@ -94,7 +94,7 @@ print("entry", open("/proc/lab/entry").read().replace("\n", " "), flush=True)
 """
 
 
-def _said(tmp_path: Path, entry: str) -> tuple[list[str], str]:
+def _guest_output(tmp_path: Path, entry: str) -> tuple[list[str], str]:
     """(what programs saw, how they were entered)."""
     lines = [line for line in run_guest(tmp_path, CALLS, entry)[1] if line and not line.startswith("[")]
     seen = [line for line in lines if not line.startswith("entry ")]
@@ -102,7 +102,7 @@ def _said(tmp_path: Path, entry: str) -> tuple[list[str], str]:
 
 
 def test_a_call_by_jump_does_what_it_does_by_signal(warm: Harness, tmp_path: Path) -> None:
-    outputs = {entry: _said(tmp_path, entry) for entry in ("host", "trap", "inproc")}
+    outputs = {entry: _guest_output(tmp_path, entry) for entry in ("host", "trap", "inproc")}
     assert outputs["inproc"][0] == outputs["trap"][0] == outputs["host"][0]
     seen = dict(line.split(" ", 1) for line in outputs["inproc"][0] if " " in line)
     assert seen["pipe"] == "b'abc'"
