@@ -45,6 +45,6 @@ def by_name(measured: MeasuredRun, flows: int = 1) -> dict[str, float]:
     return values
 
 
-def said(measured: MeasuredRun, flows: int = 1) -> list[str]:
+def warning_texts(measured: MeasuredRun, flows: int = 1) -> list[str]:
     """Its warnings, and why metrics are absent."""
     return [*measured.warnings, *absence_sentences(measured.absent, flows)]

@@ -202,13 +202,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
     runs = [Run(cell=cell(), repetition=n, outcome=Outcome(status="crashed"), started_at="") for n in range(3)]
     write_columns(tmp_path, [StoredRun(run, None) for run in runs], [])
-    file, said = tmp_path / "runs.parquet", list[str]()
+    file, warnings = tmp_path / "runs.parquet", list[str]()
     damaged = pl.when(pl.col("repetition") == 1).then(pl.lit("exploded")).otherwise(pl.col("outcome_status"))
     pl.read_parquet(file).with_columns(damaged.alias("outcome_status")).write_parquet(file)
-    columns = ColumnStore(tmp_path, said.append)
+    columns = ColumnStore(tmp_path, warnings.append)
     for _ in range(2):
         assert columns.runs(cell().key) == [runs[0], runs[2]]
-    (warning,) = said
+    (warning,) = warnings
     assert warning.startswith(f"the run {cell().key}/1 is left out: {tmp_path}: ")
 
 
@@ -218,12 +218,12 @@ def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str
     write_columns(tmp_path, [_entry()], [])
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).with_columns(pl.lit(schema, pl.Int64).alias(column)).write_parquet(file)
-    said: list[str] = []
-    columns = ColumnStore(tmp_path, said.append)
+    warnings: list[str] = []
+    columns = ColumnStore(tmp_path, warnings.append)
     results = StoredResults(columns, None).result_of(cell())
     assert results.runs == ()
-    assert said[-1].startswith(f"the run {cell().key}/0 is left out: ")
-    assert f"it is of schema {schema or 1}, and this harness reads schema 2" in said[0]
+    assert warnings[-1].startswith(f"the run {cell().key}/0 is left out: ")
+    assert f"it is of schema {schema or 1}, and this harness reads schema 2" in warnings[0]
     # Written anew, the store would lose it.
     for write in (lambda: remove_cells(tmp_path, []), lambda: publish_runs(tmp_path, [], columns, lambda run: False)):
         with pytest.raises(ResultError, match=rf"is not written: .* of schema {schema or 1}"):
@@ -234,9 +234,9 @@ def test_a_store_without_a_column_for_the_schema_is_of_the_first(tmp_path: Path)
     write_columns(tmp_path, [_entry()], [])
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).drop("schema_").write_parquet(file)
-    said: list[str] = []
-    assert ColumnStore(tmp_path, said.append).runs(cell().key) == []
-    assert "it is of schema 1, and this harness reads schema 2: it is no longer read" in said[0]
+    warnings: list[str] = []
+    assert ColumnStore(tmp_path, warnings.append).runs(cell().key) == []
+    assert "it is of schema 1, and this harness reads schema 2: it is no longer read" in warnings[0]
 
 
 def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ def _a_table_of_rich_s() -> None:
     ],
 )
 def test_nothing_that_is_printed_moves_a_terminal(print_it: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(print_it, monkeypatch))
-    assert said and not _LEFT.search(said)
+    output = _own(_shown_by(print_it, monkeypatch))
+    assert output and not _LEFT.search(output)
 
 
 def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,16 +151,16 @@ def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"text": STRANGE})
-    said = capsys.readouterr().out
-    assert json.loads(said) == {"text": STRANGE} and not _LEFT.search(said)
+    output = capsys.readouterr().out
+    assert json.loads(output) == {"text": STRANGE} and not _LEFT.search(output)
 
 
 def test_no_line_is_a_command_to_a_ci_job_s_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "first\n::set-output name=a::b\n  ::stop-commands::x\n##[add-mask]y\nstd::move"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for print_it in (lambda: print_text(text), lambda: print_warning(text), lambda: table_console().print(text)):
-        said = _shown_by(print_it, monkeypatch, terminal=False)
-        assert not re.search(r"^\s*(::|##\[)", said, re.MULTILINE) and "std::move" in said
+        output = _shown_by(print_it, monkeypatch, terminal=False)
+        assert not re.search(r"^\s*(::|##\[)", output, re.MULTILINE) and "std::move" in output
     # Those that are meant are given.
     assert _shown_by(lambda: annotate("::error::x\x1b"), monkeypatch, terminal=False) == "::error::x\\x1b\n"
     monkeypatch.delenv("GITHUB_ACTIONS")
@@ -192,9 +192,9 @@ def _strange(status: Status = "crashed") -> CellResult:
 )  # fmt: skip
 def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
     assert callable(report)
-    said = escape_html(render_markdown(report([_strange(status)])))
-    assert not _LEFT.search(said)
-    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
+    markdown = escape_html(render_markdown(report([_strange(status)])))
+    assert not _LEFT.search(markdown)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
              "details", "summary", "hr"}  # fmt: skip
     assert set(re.findall(r"<(\w+)", html)) <= known
@@ -210,9 +210,9 @@ def test_the_command_of_a_summary_prints_no_html(
         monkeypatch.setattr("sys.argv", ["harness", *words, "--store", str(tmp_path)])
         with contextlib.suppress(SystemExit):
             main()
-        said = capsys.readouterr()
-        assert run.cell.scenario.name in said.out and not _LEFT.search(said.out + said.err)
-        assert words in (["report"], ["judge"]) or "<img" not in said.out.replace("&lt;", "")
+        captured = capsys.readouterr()
+        assert run.cell.scenario.name in captured.out and not _LEFT.search(captured.out + captured.err)
+        assert words in (["report"], ["judge"]) or "<img" not in captured.out.replace("&lt;", "")
 
 
 def test_no_line_of_the_gate_has_html() -> None:
@@ -229,8 +229,8 @@ def test_junit_is_xml_and_shows_what_was_said() -> None:
 
 
 def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(lambda: print_document(results_document([_strange()])), monkeypatch))
-    assert not _LEFT.search(said)
+    output = _own(_shown_by(lambda: print_document(results_document([_strange()])), monkeypatch))
+    assert not _LEFT.search(output)
 
 
 def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def _require_still(text: str) -> None:
     assert {tag for tag, _ in tags.seen}.isdisjoint({"img", "iframe", "object", "embed", "base"})
     for _, attributes in tags.seen:
         assert not [name for name, _ in attributes if name.startswith("on")]
-        assert not [said for _, said in attributes if (said or "").lower().startswith(("javascript:", "data:text"))]
+        assert not [value for _, value in attributes if (value or "").lower().startswith(("javascript:", "data:text"))]
 
 
 def _cells(site: Path) -> dict[str, dict[str, str]]:
@@ -320,8 +320,8 @@ def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> N
 def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
     event = {"time": 1.0, "name": f"a{ESCAPES}", "data": {"x": ESCAPES}}
     (tmp_path / "a.sqlog").write_text(f"\x1e{json.dumps(event, ensure_ascii=False)}\n")
-    for _, name, said in read_opening(tmp_path / "a.sqlog").events:
-        assert not _LEFT.search(name + said)
+    for _, name, text in read_opening(tmp_path / "a.sqlog").events:
+        assert not _LEFT.search(name + text)
 
 
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
