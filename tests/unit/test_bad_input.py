@@ -33,9 +33,9 @@ from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
 def _say_nothing_raw(error: HarnessError) -> None:
-    said = f"{error.message}\n{error.hint}"
-    assert not [words for words in RAW if words in said], said
-    assert all(len(line) < 400 for line in said.splitlines()), said
+    text = f"{error.message}\n{error.hint}"
+    assert not [words for words in RAW if words in text], text
+    assert all(len(line) < 400 for line in text.splitlines()), text
 
 
 def _refused(file: Path, read: Any) -> InputError:
@@ -167,11 +167,13 @@ def command() -> Any:
     return typer.main.get_command(cli)
 
 
-Said = Callable[[Sequence[str]], tuple[str, str]]
+RefusedBy = Callable[[Sequence[str]], tuple[str, str]]
 
 
 @pytest.fixture
-def said(command: Any, nothing_starts: None, places: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Said:
+def refused_by(
+    command: Any, nothing_starts: None, places: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> RefusedBy:
     """Runs a command line that is to be refused: message and hint."""
 
     def refused(words: Sequence[str]) -> tuple[str, str]:
@@ -199,17 +201,19 @@ def said(command: Any, nothing_starts: None, places: dict[str, str], capsys: pyt
 
 
 @pytest.mark.parametrize("bad", COMMANDS, ids=lambda bad: " ".join(bad.words)[:60])
-def test_a_bad_command_line(said: Said, bad: BadCommand) -> None:
-    message, hint = said(bad.words)
+def test_a_bad_command_line(refused_by: RefusedBy, bad: BadCommand) -> None:
+    message, hint = refused_by(bad.words)
     assert bad.error in message
     assert bad.hint in hint
 
 
 @pytest.mark.parametrize(("name", "value", "says"), VARIABLES)
-def test_a_bad_variable(monkeypatch: pytest.MonkeyPatch, said: Said, name: str, value: str, says: str) -> None:
+def test_a_bad_variable(
+    monkeypatch: pytest.MonkeyPatch, refused_by: RefusedBy, name: str, value: str, says: str
+) -> None:
     monkeypatch.setenv(name, value)
     real_time = name in ("HARNESS_PATIENCE", "HARNESS_ENDPOINT_MEMORY")
-    message, _ = said(["run", "satellite/medium"] if real_time else ["check", "ngtcp2"])
+    message, _ = refused_by(["run", "satellite/medium"] if real_time else ["check", "ngtcp2"])
     assert says in message
 
 

@@ -442,11 +442,11 @@ def test_the_cache_says_its_size(docker: FakeDocker, tmp_path: Path, monkeypatch
     (tmp_path / "script.js").write_bytes(b"x" * 5000)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     monkeypatch.setenv("HARNESS_CACHE_LIMIT", "2 GB")
-    said = json.loads(CliRunner().invoke(cli, ["cache", "--json"]).stdout)
-    assert (said["folder"], said["limit"]) == (str(tmp_path), 2 * 10**9)
-    parts = {part["name"]: part for part in said["parts"]}
+    report = json.loads(CliRunner().invoke(cli, ["cache", "--json"]).stdout)
+    assert (report["folder"], report["limit"]) == (str(tmp_path), 2 * 10**9)
+    parts = {part["name"]: part for part in report["parts"]}
     assert (parts["exported images"]["entries"], parts["served files"]["entries"]) == (2, 1)
     assert 100_000 <= parts["served files"]["bytes"] < 110_000
     blocks = {file.stat().st_ino: file.lstat().st_blocks * 512 for file in tmp_path.rglob("*")}
-    assert said["bytes"] == sum(part["bytes"] for part in said["parts"]) == sum(blocks.values())
+    assert report["bytes"] == sum(part["bytes"] for part in report["parts"]) == sum(blocks.values())
     assert "served files" in CliRunner().invoke(cli, ["cache"]).stdout

@@ -104,7 +104,7 @@ def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
 
 
 @pytest.mark.parametrize(
-    ("result", "answer", "said"),
+    ("result", "answer", "evidence"),
     [
         (_result("pass", "checks_hold"), "holds", "works: "),
         (_result("fail", "retry"), "does not hold", "fails: "),
@@ -118,14 +118,14 @@ def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
         ),
     ],
 )
-def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, said: str) -> None:
+def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, evidence: str) -> None:
     finding = judge_testcase(TestcaseTrial("client", "retry", (result.cell,)), result)
     assert (finding.question, finding.answer, finding.against) == ("TESTCASE retry", answer, "quic-go")
-    assert finding.seen == f"{said}So it is."
+    assert finding.seen == f"{evidence}So it is."
 
 
 @pytest.mark.parametrize(
-    ("role", "code", "answer", "said"),
+    ("role", "code", "answer", "evidence"),
     [
         ("client", 127, "not offered", "refused(127): it has version 1 alone"),
         ("client", 1, "does not hold", "not refused: it ended"),
@@ -134,7 +134,7 @@ def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answe
     ],
 )
 def test_what_a_manifest_refuses_has_to_end_with_127(
-    monkeypatch: pytest.MonkeyPatch, role: Role | None, code: int, answer: Answer, said: str
+    monkeypatch: pytest.MonkeyPatch, role: Role | None, code: int, answer: Answer, evidence: str
 ) -> None:
     asked: list[str] = []
 
@@ -146,7 +146,7 @@ def test_what_a_manifest_refuses_has_to_end_with_127(
     monkeypatch.setattr(contract, "run_with_testcase", answer_testcase)
     tested_cell = cell(None, _implementation(), _implementation("quic-go"))
     finding = check_refusal(TestcaseTrial("client", "v2", (), "it has version 1 alone"), tested_cell, None)  # type: ignore[arg-type]
-    assert (finding.answer, finding.seen, asked) == (answer, said, ["v2"])
+    assert (finding.answer, finding.seen, asked) == (answer, evidence, ["v2"])
 
 
 def _crashed(tested_cell: Cell, role: Role = "server") -> Run:
@@ -158,16 +158,16 @@ def test_a_crash_shows_the_last_line_and_the_path_of_the_log(tmp_path: Path) -> 
     (tmp_path / "server0.log").write_text("it starts\nno key of this kind: EC\n\n  \n")
     tested_cell = cell(catalogue().find_scenarios(["interop/retry"])[0], _implementation("quic-go"), _implementation())
     run = _crashed(tested_cell)
-    said = f"the log of server0 ends with “no key of this kind: EC” ({tmp_path / 'server0.log'})"
+    last_line = f"the log of server0 ends with “no key of this kind: EC” ({tmp_path / 'server0.log'})"
     detail = contract.judge_transfer(run, "server", "h3", tmp_path).seen
-    assert detail == f"crashed: the server ended with exit code 0; {said}"
+    assert detail == f"crashed: the server ended with exit code 0; {last_line}"
     verdict = Verdict(status="fail", reason="crashed_server", sentence="The server ended.")
     result = CellResult(tested_cell, ((run, None),), verdict, (tmp_path,))
     finding = judge_testcase(TestcaseTrial("server", "retry", (tested_cell,)), result)
-    assert finding.seen == f"fails: The server ended; {said}"
+    assert finding.seen == f"fails: The server ended; {last_line}"
     # The endpoint under check is not always the one that is blamed. Its log tells as much.
     client = contract.judge_transfer(run, "client", "h3", tmp_path).seen
-    assert client.endswith(f"{said}; the log of client0 is empty ({tmp_path / 'client0.log'})")
+    assert client.endswith(f"{last_line}; the log of client0 is empty ({tmp_path / 'client0.log'})")
 
 
 @pytest.mark.parametrize(("failure", "answers"), [("", ["holds", "holds"]), ("it fails", ["holds", "not tried"])])

@@ -71,8 +71,8 @@ def test_moves_are_made_in_time_and_after_the_handshake(
     asyncio.run(travel())
     (first, first_address), (second, second_address) = moved
     assert (first_address, second_address) == ("127.0.0.1", "127.0.0.2") and first >= 0.02 and second >= 0.06
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].endswith("told to at 0.02 s, as soon as the handshake was confirmed")
-    assert said[1].endswith("told to at 0.06 s") and said[2].endswith(
+    log_lines = capsys.readouterr().err.splitlines()
+    assert log_lines[0].endswith("told to at 0.02 s, as soon as the handshake was confirmed")
+    assert log_lines[1].endswith("told to at 0.06 s") and log_lines[2].endswith(
         "no interface at 60 s: the client was done before"
     )

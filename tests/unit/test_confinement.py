@@ -107,8 +107,8 @@ def test_an_endpoint_has_what_its_manifest_asks_for_and_a_stranger_a_root_to_wri
 def test_an_endpoint_s_memory_is_what_the_command_says() -> None:
     variables = dict.fromkeys(("LAB_OUT", "LAB_CERTS", "LAB_OWNER"), "/x")
     client = services(_lab())["client0"]
-    for said, memory in (({}, "4g"), ({"LAB_MEMORY": "67108864"}, "67108864")):
-        words = " ".join(launch(client, "client0", "run", "standing", variables | said).words)
+    for limit, memory in (({}, "4g"), ({"LAB_MEMORY": "67108864"}, "67108864")):
+        words = " ".join(launch(client, "client0", "run", "standing", variables | limit).words)
         assert f"--memory {memory} --memory-swap {memory} " in words
 
 

@@ -157,14 +157,16 @@ def passage(base: CellResult | None, now: CellResult) -> GateReport:
 
 
 def test_the_gate_names_what_departs_and_what_did_before() -> None:
-    other, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
-    said = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run"
-    assert f"not what was set: test/case alpha→beta: {said}" in printed(view.gate_document(passage(as_set, other)))
-    assert said in render_markdown(view.gate_document(passage(as_set, other)))
-    assert view.gate_document(passage(as_set, other)).data["cells"][0]["departures"] == [said]
-    assert said in junit_decisions(passage(as_set, other))
+    departing, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
+    departure = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run"
+    assert f"not what was set: test/case alpha→beta: {departure}" in printed(
+        view.gate_document(passage(as_set, departing))
+    )
+    assert departure in render_markdown(view.gate_document(passage(as_set, departing)))
+    assert view.gate_document(passage(as_set, departing)).data["cells"][0]["departures"] == [departure]
+    assert departure in junit_decisions(passage(as_set, departing))
     assert "not what was set, as in the baseline: test/case alpha→beta" in render_markdown(
-        view.gate_document(passage(other, other))
+        view.gate_document(passage(departing, departing))
     )
     assert "not what was set" not in render_markdown(view.gate_document(passage(as_set, as_set)))
 

@@ -220,8 +220,8 @@ def test_plan_says_what_it_takes(
         monkeypatch.setattr("sys.argv", [*words, "--store", str(tmp_path)])
         with pytest.raises(SystemExit):
             main()
-        said = capsys.readouterr()
-        return said.out, said.err
+        captured = capsys.readouterr()
+        return captured.out, captured.err
 
     _, err = plan()
     content = json.loads(plan("--json")[0])["disk"]
@@ -234,7 +234,7 @@ def test_plan_says_what_it_takes(
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "text"),
     [
         (0, "0 kB"),
         (312_400, "312 kB"),
@@ -244,5 +244,5 @@ def test_plan_says_what_it_takes(
         (1.2e9, "1.2 GB"),
     ],
 )
-def test_sizes_are_said_in_units_of_a_thousand(size: float, said: str) -> None:
-    assert format_size(size) == said
+def test_sizes_are_said_in_units_of_a_thousand(size: float, text: str) -> None:
+    assert format_size(size) == text

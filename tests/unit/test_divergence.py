@@ -64,10 +64,10 @@ def test_what_differs_in_a_call_is_named(change: dict[str, Any], differs: tuple[
     divergence = first_differing_call(trace(), trace({"at": 13, **change}))
     assert divergence is not None
     assert divergence.differs == differs
-    call, other = divergence.calls
-    assert call is not None
-    assert other is not None
-    assert (call.number, call.time_ns, call.host, call.process, call.name) == (
+    first_call, second_call = divergence.calls
+    assert first_call is not None
+    assert second_call is not None
+    assert (first_call.number, first_call.time_ns, first_call.host, first_call.process, first_call.name) == (
         14, 5_000_013_000, "client0", "quiche-client", "recvmsg",
     )  # fmt: skip
     assert [call.number for call in divergence.around] == [8, 9, 10, 11, 12, 13]
@@ -141,7 +141,7 @@ NAMES, QUIC = {CLIENT: "client0", SERVER: "server0"}, frozenset({"client0", "ser
 
 
 @pytest.mark.parametrize(
-    ("other", "differs", "kind"),
+    ("other_frame", "differs", "kind"),
     [
         ((1_000_007_001, FRAMES[7][1]), ("time",), "QUIC 1-RTT"),
         ((FRAMES[7][0], frame(True, SHORT, 1201)), ("length", "content"), "QUIC 1-RTT"),
@@ -149,9 +149,9 @@ NAMES, QUIC = {CLIENT: "client0", SERVER: "server0"}, frozenset({"client0", "ser
     ],
 )
 def test_the_first_other_packet_is_named(
-    tmp_path: Path, other: tuple[int, tuple[bytes, int]], differs: tuple[str, ...], kind: str
+    tmp_path: Path, other_frame: tuple[int, tuple[bytes, int]], differs: tuple[str, ...], kind: str
 ) -> None:
-    files = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", [*FRAMES[:7], other, *FRAMES[8:]])
+    files = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", [*FRAMES[:7], other_frame, *FRAMES[8:]])
     divergence = first_differing_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
     assert divergence is not None
     assert (divergence.number, divergence.counts, divergence.differs) == (8, (10, 10), differs)
@@ -199,16 +199,16 @@ def test_stored_runs_that_are_equal(tmp_path: Path) -> None:
 def test_stored_runs_that_part(tmp_path: Path) -> None:
     drawn = {"client0": RandomBytes(bytes=64, digest="cd" * 32)}
     first = store(tmp_path / "a", FRAMES)
-    other = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
+    second = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
     calls = first_differing_call(trace(), trace({"at": 3, "result": -11}))
-    divergence = compare_runs(first, other, (tmp_path / "a", tmp_path / "b"), None, calls)
+    divergence = compare_runs(first, second, (tmp_path / "a", tmp_path / "b"), None, calls)
     assert not divergence.identical
     assert [item.side for item in divergence.packets] == ["left", "right"]
     assert [item.endpoint for item in divergence.random] == ["client0"]
-    said = "\n".join(divergence_lines(divergence))
-    assert "left capture: packet 4 of 10 and 9 differs: time and content" in said
-    assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in said
-    assert "recvmsg = EAGAIN" in said
+    text = "\n".join(divergence_lines(divergence))
+    assert "left capture: packet 4 of 10 and 9 differs: time and content" in text
+    assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in text
+    assert "recvmsg = EAGAIN" in text
     assert json.loads(json.dumps(dict(divergence_document(divergence).data)))["calls"]["differs"] == ["result"]
 
 

@@ -282,8 +282,8 @@ def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.Capture
     assert capsys.readouterr().out == "**Title**\n\n- item\n"
     # JSON comes before Markdown.
     print_document(document, markdown=True, as_json=True)
-    said = capsys.readouterr().out
-    assert json.loads(said) == {"title": STRANGE} and "\x1b" not in said
+    output = capsys.readouterr().out
+    assert json.loads(output) == {"title": STRANGE} and "\x1b" not in output
 
 
 def test_a_list_in_a_sentence() -> None:

@@ -316,7 +316,9 @@ def _stored(root: Path) -> Path:
     return root
 
 
-def _said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[object, str, str]:
+def _report_study(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[object, str, str]:
     monkeypatch.setattr("sys.argv", ["harness", "report", "study", *words])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -327,15 +329,19 @@ def test_the_report_of_a_store(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     root = _stored(tmp_path / "store")
-    code, out, err = _said(capsys, monkeypatch, "--json", "--store", str(root), "--figures", str(tmp_path / "drawn"))
+    code, out, err = _report_study(
+        capsys, monkeypatch, "--json", "--store", str(root), "--figures", str(tmp_path / "drawn")
+    )
     assert code == 0
     assert [study["sentence"] for study in json.loads(out)["studies"]] == [
         summarise(analysis) for analysis in analyse_all(every())
     ]
     assert len(list((tmp_path / "drawn").glob("*.svg"))) == len(err.splitlines()) == 4
-    code, out, _ = _said(capsys, monkeypatch, "--store", str(root))
+    code, out, _ = _report_study(capsys, monkeypatch, "--store", str(root))
     assert "server.initial_cwnd is worth 6.0 s (10 → 100)" in out
-    code, _, err = _said(capsys, monkeypatch, "--store", str(root), "--heat", "server.initial_cwn,server.pacing")
+    code, _, err = _report_study(
+        capsys, monkeypatch, "--store", str(root), "--heat", "server.initial_cwn,server.pacing"
+    )
     assert (code, "server.initial_cwnd" in err.partition("hint:")[2]) == (2, True)
-    code, _, err = _said(capsys, monkeypatch, "--store", str(root), "--heat", "server.pacing")
+    code, _, err = _report_study(capsys, monkeypatch, "--store", str(root), "--heat", "server.pacing")
     assert (code, "a heat map is of two factors" in err) == (2, True)

@@ -87,8 +87,8 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RepeatedRun]:
             for run in runs:
-                other = run.cell.scenario.name in differs
-                yield RepeatedRun(run, stored(run.cell, "other") if other else run, None)
+                differing = run.cell.scenario.name in differs
+                yield RepeatedRun(run, stored(run.cell, "other") if differing else run, None)
 
         monkeypatch.setattr(equivalence, "run_again", run_again)
         return Prover(FakeApp(known or Ledger(), other_labs), runs, **overrides)  # type: ignore[arg-type]

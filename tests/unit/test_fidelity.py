@@ -168,12 +168,12 @@ def test_another_probability_or_weight_would_be_seen() -> None:
         return red(stream.departures_ns, stream.frame_bytes, RATE, BURST, parameters, 100).early
 
     expected = counts(SLOW)
-    for other in (
+    for other_parameters in (
         RedParameters(LIMIT, 15_000, 40_000, 9, 0.05),
         RedParameters(LIMIT, 15_000, 40_000, 8, 0.1),
         RedParameters(LIMIT, 12_000, 40_000, 9, 0.1),
     ):
-        assert abs(counts(other).mean() - expected.mean()) > 3 * expected.std() / np.sqrt(20)
+        assert abs(counts(other_parameters).mean() - expected.mean()) > 3 * expected.std() / np.sqrt(20)
 
 
 def test_red_parameters_are_those_tc_would_set() -> None:

@@ -265,9 +265,9 @@ def _objectives(*demanded: float) -> list[dict[str, object]]:
 
 def _reach(lab: _Lab, definition: Scenario, budget: int = 50) -> Any:
     request = Request([definition], [configurable("alpha")], [configurable("beta")], engine="virtual")
-    said: list[str] = []
-    (search,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
-    return search, said
+    lines: list[str] = []
+    (search,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, lines.append)
+    return search, lines
 
 
 def _demanding(**more: object) -> Scenario:
@@ -282,14 +282,14 @@ def _needs_two(asked: Asked, repetition: int) -> float:
 
 def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     lab, demanding = _Lab(_needs_two), _demanding()
-    search, said = _reach(lab, demanding)
+    search, lines = _reach(lab, demanding)
     assert search_sentence(search) == (
         "alpha→beta: it takes client.ack_ratio 10 and server.initial_cwnd 100: every set of fewer settings was tried "
         "and fails (5 of 8 sets were tried)."
     )
     # In force untold are a window of 10, pacing, and a ratio of 2: to tell them is another name of nothing.
     assert dict(search.factors) == {"server.initial_cwnd": (100,), "server.pacing": ("off",), "client.ack_ratio": (10,)}
-    assert said[0] == "alpha→beta: as it is"
+    assert lines[0] == "alpha→beta: as it is"
     assert sum(lab.batches) == 5
     # Once more: nothing is run anew.
     again, _ = _reach(lab, demanding)

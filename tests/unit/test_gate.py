@@ -276,10 +276,10 @@ def test_what_cannot_be_told_is_repeated_until_it_can() -> None:
         results += [result([1.0] * runs["b"], where=tested_cells["b"])] if runs["b"] < 9 else []
         return [*results, result([1.0], where=tested_cells["c"])]
 
-    said: list[object] = []
-    repeat_until(Checkout(), undecided, 12, Options(), said.append)  # type: ignore[arg-type]
+    events: list[object] = []
+    repeat_until(Checkout(), undecided, 12, Options(), events.append)  # type: ignore[arg-type]
     assert asked == [(2, 6), (2, 9), (1, 12)]
-    assert len(said) == 1 and "no longer those of its runs" in str(said[0])
+    assert len(events) == 1 and "no longer those of its runs" in str(events[0])
 
 
 def test_more_is_better_where_the_metric_says_so() -> None:

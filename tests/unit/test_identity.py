@@ -194,7 +194,7 @@ def _entries(*entries: tuple[str, str, str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (_entries(("digest-1", "digest-9", "", "0")), ":5:.*digest-9 is no digest of engine virtual"),
         (
@@ -211,10 +211,10 @@ def _entries(*entries: tuple[str, str, str, str]) -> str:
         (_TEXT.replace("equivalences:", '  - {kind: engine, name: virtual, digest: "digest-0"}'), "stands here twice"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "ledger.yaml"
     file.write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_ledger(file)
 
 

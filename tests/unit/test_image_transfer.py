@@ -70,8 +70,8 @@ def _changed(export: Path) -> bytes:
 def _outside(export: Path) -> bytes:
     head = json.loads(image_transfer.parcel_head(export))
     head["entries"][0][0] = "../outside"
-    said = json.dumps(head, separators=(",", ":")).encode()
-    return zstandard.ZstdCompressor().compress(len(said).to_bytes(8, "big") + said)
+    header = json.dumps(head, separators=(",", ":")).encode()
+    return zstandard.ZstdCompressor().compress(len(header).to_bytes(8, "big") + header)
 
 
 @pytest.mark.parametrize("how", ["changed", "cut", "torn", "more", "other"])

@@ -348,12 +348,13 @@ def test_what_is_as_demanded_passes(case: tuple[str, Any], converse: Conversed) 
 
 
 @pytest.mark.parametrize(
-    ("case", "converse", "said"), [(case, converse, text) for case, (_, bad) in CASES.items() for converse, text in bad]
+    ("case", "converse", "sentence"),
+    [(case, converse, text) for case, (_, bad) in CASES.items() for converse, text in bad],
 )
-def test_what_is_not_is_caught(case: tuple[str, Any], converse: Conversed, said: str) -> None:
+def test_what_is_not_is_caught(case: tuple[str, Any], converse: Conversed, sentence: str) -> None:
     check_result = _check_result(*case, converse)
     assert isinstance(check_result, Failed), check_result
-    assert said in check_result.sentence
+    assert sentence in check_result.sentence
 
 
 def test_another_client_hello_behind_a_retry_is_read_and_told() -> None:

@@ -26,7 +26,7 @@ WRONG = InteropCheck(
     check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
     packet=6, t=0.0305,
 )  # fmt: skip
-SAID = {"client0": ("| bad <b>", "```"), "server0": ("too much",)}
+LOG_LINES = {"client0": ("| bad <b>", "```"), "server0": ("too much",)}
 
 
 def _run(**outcome: object) -> Run:
@@ -89,7 +89,9 @@ def _matrix(**entries: TestcaseResult) -> InteropMatrix:
     return InteropMatrix(("a", "b"), tuple(entries), results)
 
 
-FAILED = TestcaseResult("failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, SAID))
+FAILED = TestcaseResult(
+    "failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, LOG_LINES)
+)
 
 
 def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
@@ -97,8 +99,8 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
     monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", (*BLAMES, ours))
-    said = render_markdown(interop_document(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED})))
-    parts = said.split("\n**")
+    markdown = render_markdown(interop_document(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED})))
+    parts = markdown.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
         "What looks like a bug of an implementation, or something that it does not have",
         "What looks to be our endpoints' doing",
@@ -111,8 +113,8 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 
 
 def test_last_words_stand_below_and_end_no_block() -> None:
-    said = render_markdown(interop_document(_matrix(other=FAILED)))
-    assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in said
+    markdown = render_markdown(interop_document(_matrix(other=FAILED)))
+    assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in markdown
     assert "A a → other, run k/0:\n  client0| | bad <b>\n" in printed(interop_document(_matrix(other=FAILED)), 150)
     quiet = replace(FAILED, failure=Failure("k/0", WRONG))
     assert "said last" not in render_markdown(interop_document(_matrix(other=quiet)))
@@ -139,14 +141,14 @@ def test_a_failure_is_explained_with_the_command_that_shows_its_packet(tmp_path:
 
 
 def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
-    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
+    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, LOG_LINES))
     unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
     entries = {(pair, "amplificationlimit"): entry for pair, entry in unsupported.items()}
     entries |= {((client, "good"), "amplificationlimit"): TestcaseResult("succeeded") for client in "abc"}
-    said = render_markdown(
+    markdown = render_markdown(
         interop_document(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
     )
-    head, _, table = said.partition("**What an implementation fails with every peer, which counts as unsupported**")
+    head, _, table = markdown.partition("**What an implementation fails with every peer, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
     why = "Amplification: 4800 B \\| &lt;b>. Another."

@@ -104,7 +104,7 @@ def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda document: document.pop("quic_version"), "quic_version is missing"),
         (lambda document: document.update(clients="a"), "clients is no list"),
@@ -132,10 +132,10 @@ def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
         (lambda document: document.update(end_time=True), "end_time is no time"),
     ],
 )
-def test_a_document_of_another_kind_is_refused(change: Any, said: str) -> None:
+def test_a_document_of_another_kind_is_refused(change: Any, message: str) -> None:
     document = copy.deepcopy(_document())
     change(document)
-    assert any(said in problem for problem in problems(document))
+    assert any(message in problem for problem in problems(document))
     with pytest.raises(InputError, match="of the interop runner"):
         to_matrix(document, "result.json")
 

@@ -28,7 +28,7 @@ def _checked_run(*checks: InteropCheck, valid: bool = True, **outcome: Any) -> t
 
 
 @pytest.mark.parametrize(
-    ("checked_run", "word", "said"),
+    ("checked_run", "word", "sentence"),
     [
         (_checked_run(GOOD), "succeeded", "all 1 checks hold"),
         (_checked_run(GOOD, WRONG), "failed", "(packet 6 of the right capture, at 0.030500 s)"),
@@ -46,10 +46,10 @@ def _checked_run(*checks: InteropCheck, valid: bool = True, **outcome: Any) -> t
         (_checked_run(WRONG, valid=False), "inconclusive", "bent"),
     ],
 )
-def test_what_came_of_a_run(checked_run: tuple[Run, MeasuredRun], word: str, said: str) -> None:
+def test_what_came_of_a_run(checked_run: tuple[Run, MeasuredRun], word: str, sentence: str) -> None:
     result = run_result(*checked_run)
     assert result.word == word
-    assert said in result.sentence
+    assert sentence in result.sentence
 
 
 def test_a_run_whose_link_is_not_proven_proves_nothing_about_anybody() -> None:
@@ -73,16 +73,16 @@ def test_a_scenario_with_checks_is_judged_by_them() -> None:
 
 
 def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
-    def said(**checks: Any) -> str:
+    def mistakes_in(**checks: Any) -> str:
         tested_scenario = scenario(testcase="transfer", checks=checks, objectives=[])
         return "; ".join(f"{mistake.text} ({mistake.hint})" for mistake in mistakes(tested_scenario))
 
-    assert not said(handshakes=1, version=1, retry="never", files=True)
-    assert "'handshakes'" in said(handshake=1)
-    assert "takes a count, not true" in said(handshakes=True)
-    assert "takes true, not false" in said(files=False)
-    assert "takes '1' or '2', not 3" in said(version=3)
-    assert "takes 'used' or 'never', not true (write retry: used)" in said(retry=True)
+    assert not mistakes_in(handshakes=1, version=1, retry="never", files=True)
+    assert "'handshakes'" in mistakes_in(handshake=1)
+    assert "takes a count, not true" in mistakes_in(handshakes=True)
+    assert "takes true, not false" in mistakes_in(files=False)
+    assert "takes '1' or '2', not 3" in mistakes_in(version=3)
+    assert "takes 'used' or 'never', not true (write retry: used)" in mistakes_in(retry=True)
 
 
 def test_every_check_says_what_it_demands_and_where_that_is_written() -> None:

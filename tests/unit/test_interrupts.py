@@ -28,15 +28,15 @@ def _never() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_says_what_it_waits_for_before_anything_ends(number: signal.Signals) -> None:
-    said: list[str] = []
+    steps: list[str] = []
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), handle_interrupts(lambda: said.append("waiting"), _never):
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(lambda: steps.append("waiting"), _never):
         try:
             signal.raise_signal(number)
         finally:
             # What is torn down finds that it was said already.
-            said.append("torn down")
-    assert said == ["waiting", "torn down"]
+            steps.append("torn down")
+    assert steps == ["waiting", "torn down"]
     assert signal.getsignal(number) == before
 
 

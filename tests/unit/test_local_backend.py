@@ -150,7 +150,7 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "valid", "gaps", "said"),
+    ("seconds", "valid", "gaps", "expected_warnings"),
     [
         (60, [True], [], []),
         (60, [False, True], [0.02, 0.001], ["running once more"]),
@@ -161,7 +161,12 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
     ids=["sound", "waited out", "on a quiet machine", "on one that never is", "without patience"],
 )
 def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
-    app: App, monkeypatch: pytest.MonkeyPatch, seconds: float, valid: list[bool], gaps: list[float], said: list[str]
+    app: App,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    valid: list[bool],
+    gaps: list[float],
+    expected_warnings: list[str],
 ) -> None:
     proofs, held_up = iter(valid), iter(gaps)
 
@@ -177,8 +182,8 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
     patience = QuietWait(seconds, lambda: next(held_up), lambda seconds: None)
     assert _attempts(app, Options(patience=seconds), patience, events.append).run(item) == 7.0
     warned = [event.text for event in events if isinstance(event, Warned)]
-    assert len(warned) == len(said)
-    assert all(words in text for words, text in zip(said, warned, strict=True))
+    assert len(warned) == len(expected_warnings)
+    assert all(words in text for words, text in zip(expected_warnings, warned, strict=True))
     assert next(proofs, None) is None
     assert next(held_up, None) is None
     assert sum(isinstance(event, RunFinished) for event in events) == len(valid)

@@ -151,8 +151,8 @@ def test_a_run_that_was_ordered_is_done_and_another_can_begin(folder: Path) -> N
 
     assert _turn(folder, meanwhile) == EXIT_AGAIN
     assert {file.name for file in folder.iterdir()} == {"plan.json", "done"}
-    said = [(event["event"], event.get("release")) for event in _events(folder)]
-    assert said == [("start", None), ("kernel", "1.2.3")]
+    events = [(event["event"], event.get("release")) for event in _events(folder)]
+    assert events == [("start", None), ("kernel", "1.2.3")]
     assert (folder.parent / "run" / "capture.json").read_text() == "{}"
     assert (folder.parent / "run" / "console.log").exists()
 

@@ -158,7 +158,7 @@ def _steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
     calls: list[str] = []
     with monkeypatch.context() as patch:
         for name in ("fsync", "replace", "unlink"):
-            _before(patch, name, lambda said=name: calls.append(said))  # type: ignore[misc]
+            _before(patch, name, lambda call=name: calls.append(call))  # type: ignore[misc]
         compress_artefacts(copy)
     yield from ((name, calls[: index + 1].count(name)) for index, name in enumerate(calls))
 

@@ -172,16 +172,17 @@ def test_every_stack_that_can_be_told_takes_an_idle_timeout() -> None:
 def test_who_cannot_be_told_its_idle_timeout_is_unsupported_by_name() -> None:
     implementations = {name: stack for name, (stack, _) in catalogue().implementations().items()}
 
-    def said(client: str, server: str, name: str, value: str) -> str:
+    def reason_for(client: str, server: str, name: str, value: str) -> str:
         return refusal_reason(
             Flow(download=Size.parse("1 MB")), implementations[client], implementations[server], name, {name: value}
         )
 
     assert (
-        said("curl", "quic-go", "client.idle_timeout", "5 s") == "curl cannot set idle_timeout as a client; it is 30 s"
+        reason_for("curl", "quic-go", "client.idle_timeout", "5 s")
+        == "curl cannot set idle_timeout as a client; it is 30 s"
     )
-    assert said("curl", "quic-go", "client.idle_timeout", "30 s") == ""
-    assert "https cannot set idle_timeout" in said("https", "https", "server.idle_timeout", "5 s")
+    assert reason_for("curl", "quic-go", "client.idle_timeout", "30 s") == ""
+    assert "https cannot set idle_timeout" in reason_for("https", "https", "server.idle_timeout", "5 s")
 
 
 def test_a_long_duration_is_written_plainly() -> None:

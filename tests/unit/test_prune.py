@@ -105,13 +105,13 @@ def test_what_today_asks_for_is_told_from_what_it_does_not(
     with pytest.raises(SystemExit):
         main()
     out, err = capsys.readouterr()
-    said = {line.split()[0]: line for line in out.splitlines()}
+    line_of_run = {line.split()[0]: line for line in out.splitlines()}
     # Other words make no other cell; the run that the second stands in for is in nobody's way any more.
-    replaced = said.pop(f"{today.key}/0")
+    replaced = line_of_run.pop(f"{today.key}/0")
     assert replaced.endswith("replaced by a fresh run")
-    assert {key.partition("/")[0] for key in said} == {tested_cell.key for tested_cell in cells.values()}
+    assert {key.partition("/")[0] for key in line_of_run} == {tested_cell.key for tested_cell in cells.values()}
     for why, tested_cell in cells.items():
-        assert why in said[f"{tested_cell.key}/0"]
+        assert why in line_of_run[f"{tested_cell.key}/0"]
     assert "would remove 5 runs, " in err
     assert len(store.cell_keys()) == 5
 
@@ -187,7 +187,7 @@ def test_an_image_that_is_not_here_makes_nothing_unwanted(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "nothing says which runs"),
         (("--outcome", "crashd"), "did you mean 'crashed'"),
@@ -200,12 +200,12 @@ def test_an_image_that_is_not_here_makes_nothing_unwanted(
 )
 def test_what_says_nothing_removes_nothing(
     store: Store, today: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...], said: str,
+    words: tuple[str, ...], message: str,
 ) -> None:  # fmt: skip
     place = _stored(store, today, at=OLD)
     code, named, err = _prune(capsys, monkeypatch, store.root, *words)
     assert (code, named) == (2, [])
-    assert said in err
+    assert message in err
     assert place.exists()
 
 

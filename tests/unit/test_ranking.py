@@ -37,7 +37,7 @@ FAST = (4.34, 4.39, 4.41, 4.41, 4.43, 4.44)
 SLOW = (45.6, 50.1, 55.2, 56.2, 58.0, 61.1)
 
 
-def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
+def _lines(results: list[CellResult], *metrics: MetricName) -> list[str]:
     return ranking_lines(rank_cells(results, metrics))
 
 
@@ -45,31 +45,31 @@ def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
 
 
 def test_two_cells_are_one_sentence() -> None:
-    assert _said(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))) == [
+    assert _lines(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))) == [
         "completion: ★ server bbr: 4.41 s [4.34, 4.44]; "
         "cubic: 55.7 s [45.6, 61.1], 12.7 times slower [10.5, 13.8] (p < 0.01, n = 6)"
     ]
 
 
 def test_what_is_alike_is_no_difference() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.1, 4.3, 4.5, 4.7), _cc("cubic", 4.2, 4.4, 4.6, 4.8)))
+    [line] = _lines(_cells(_cc("bbr", 4.1, 4.3, 4.5, 4.7), _cc("cubic", 4.2, 4.4, 4.6, 4.8)))
     assert line.endswith("cubic: 4.5 s [4.2, 4.8], no difference shown (p = 0.7, n = 4)")
 
 
 def test_one_run_each_is_not_tested() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0), _cc("cubic", 8.0)))
+    [line] = _lines(_cells(_cc("bbr", 4.0), _cc("cubic", 8.0)))
     assert line == "completion: ★ server bbr: 4 s; cubic: 8 s, 2 times slower (n = 1: nothing can be tested)"
 
 
 def test_too_few_runs_are_said_to_be_too_few() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.1, 4.2), _cc("cubic", 8.0, 8.1, 8.2)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.1, 4.2), _cc("cubic", 8.0, 8.1, 8.2)))
     assert "1.98 times slower [1.9, 2.05] in all runs (n = 3: too few to show a difference, 4 of each could)" in line
 
 
 def test_where_chance_plays_no_part_it_is_said() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 8.0, 8.0)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 8.0, 8.0)))
     assert line.endswith("2 times slower (n = 2, each the same in every repetition)")
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 4.0, 4.0)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 4.0, 4.0)))
     assert line.endswith("the same (n = 2, each the same in every repetition)")
 
 
@@ -80,7 +80,7 @@ def test_what_ran_out_of_time_counts_as_the_worst() -> None:
         parameters={"server.congestion_control": "cubic"},
     )  # fmt: skip
     [bbr] = _cells(_cc("bbr", *FAST))
-    [line] = _said([cubic, bbr])
+    [line] = _lines([cubic, bbr])
     assert line.endswith("cubic: never [50, never], 4 of 6 timed out, slower (p < 0.01, n = 6)")
     json.dumps(dict(results_document([cubic, bbr]).data), allow_nan=False)
     [ranking] = rank_cells([cubic, bbr])
@@ -92,7 +92,7 @@ def test_many_cells_are_ranked_and_share_one_level() -> None:
         ({"server.initial_rtt": f"{rtt} ms"}, [4 + rtt / 1000 + step / 100 for step in range(6)])
         for rtt in (100, 200, 900)
     ))  # fmt: skip
-    head, *rest = _said(cells)
+    head, *rest = _lines(cells)
     assert head == ("completion: 3 cells, best first; by Mann and Whitney's test, 2 comparisons with the first (Holm)")
     assert [line.split(":")[0] for line in rest] == ["  ★ server.initial_rtt 100 ms", "  200 ms", "  900 ms"]
     assert all("(p < 0.01, n = 6)" in line for line in rest[1:])
@@ -100,10 +100,10 @@ def test_many_cells_are_ranked_and_share_one_level() -> None:
 
 def test_of_very_many_cells_the_first_and_the_last_are_told() -> None:
     cells = _cells(*(({"server.initial_rtt": f"{rtt} ms"}, [float(rtt)]) for rtt in range(10, 40)))
-    said = _said(cells)
-    assert len(said) == 12
-    assert said[-2] == "  … 20 cells between them (--json has all)"
-    assert said[-1].startswith("  39 ms: 39 s")
+    lines = _lines(cells)
+    assert len(lines) == 12
+    assert lines[-2] == "  … 20 cells between them (--json has all)"
+    assert lines[-1].startswith("  39 ms: 39 s")
 
 
 def test_more_is_better_of_a_rate_and_nothing_is_of_what_is_neutral() -> None:
@@ -111,7 +111,7 @@ def test_more_is_better_of_a_rate_and_nothing_is_of_what_is_neutral() -> None:
         result("virtual", *(run(goodput=value, completion=1.0) for value in values), definition=BARE, parameters=asked)
         for asked, values in (_cc("bbr", 20, 21, 22, 23), _cc("cubic", 10, 10.5, 11, 11.5))
     )
-    [line] = _said([slow, fast], MetricName("goodput", 0))
+    [line] = _lines([slow, fast], MetricName("goodput", 0))
     assert line.startswith("goodput: ★ server bbr: 21.5 Mbit/s [20, 23]; cubic: ")
     assert "2 times less [" in line
 
@@ -137,7 +137,7 @@ def test_of_many_paths_it_is_counted_who_comes_first() -> None:
         for loss in range(8)
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *(SLOW if loss else (1.0, 1.1, 1.2))))
     ]
-    assert _said(cells) == [
+    assert _lines(cells) == [
         "completion on 8 paths: first is server bbr on 7, server cubic on 1; 8 of 8 distances from the best shown "
         "(Mann and Whitney, Holm on each path); --json has each"
     ]
@@ -145,13 +145,13 @@ def test_of_many_paths_it_is_counted_who_comes_first() -> None:
         completions("virtual", 1.0 + shift, definition=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
         for shift, name in enumerate(("bbr", "cubic"))
     )]  # fmt: skip
-    assert "first is server bbr on 8; none can be tested; --json" in _said(alone)[0]
+    assert "first is server bbr on 8; none can be tested; --json" in _lines(alone)[0]
 
 
 def test_small_distances_are_told_in_per_cent() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.01, 4.02, 4.03), _cc("cubic", 4.1, 4.11, 4.12, 4.13)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.01, 4.02, 4.03), _cc("cubic", 4.1, 4.11, 4.12, 4.13)))
     assert "cubic: 4.12 s [4.1, 4.13], 2.5 % slower [1.7, 3.2] (p < 0.05, n = 4)" in line
-    [line] = _said(_cells(_cc("bbr", 4.0), _cc("cubic", 4.0001)))
+    [line] = _lines(_cells(_cc("bbr", 4.0), _cc("cubic", 4.0001)))
     assert "the same to a part in ten thousand (n = 1" in line
 
 
@@ -160,7 +160,7 @@ def test_where_only_the_path_varies_its_values_are_compared() -> None:
         completions("virtual", *seconds, definition=BARE, parameters={"path.down.loss": loss})
         for loss, seconds in (("0 %", FAST), ("1 %", SLOW))
     ]
-    [line] = _said(cells)
+    [line] = _lines(cells)
     assert line.startswith("completion: ★ path.down.loss 0 %: 4.41 s [4.34, 4.44]; 1 %: 55.7 s")
 
 

@@ -83,7 +83,7 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
         (_Images(contents), _Images(other_contents)),
     )
     assert comparison.answer == "differs"
-    said = sentence(comparison)
+    text = sentence(comparison)
     for words in (
         "differs",
         "at packet 1 of",
@@ -94,7 +94,7 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
         "openssl in the image of server0: 3.5.1, here 3.5.2",
         "/usr/local/bin/server in the image of server0",
     ):
-        assert words in said
+        assert words in text
     entry = reruns_document([comparison]).data["verified"][0]
     assert entry["packets"] == {"first": 1, "last": 1}
     assert entry["figures"] == [{"metric": "completion", "unit": "s", "reference": 2.0, "here": 2.5}]
@@ -145,12 +145,12 @@ def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() 
 
 def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
     there, here = ({"cpu": f"AMD EPYC (family {family}, model 1)"} for family in (26, 25))
-    said = [
+    sentences = [
         sentence(compared(_run(host=there, cpu=cpu), None, _run("other", host=here, cpu=cpu), None))
         for cpu in ("host", "lab")
     ]
-    assert "on AMD EPYC (family 26, model 1) there, on AMD EPYC (family 25, model 1) here" in said[0]
-    assert "AMD" not in said[1]
+    assert "on AMD EPYC (family 26, model 1) there, on AMD EPYC (family 25, model 1) here" in sentences[0]
+    assert "AMD" not in sentences[1]
 
 
 def test_a_reference_without_figures_tells_by_its_captures_alone() -> None:

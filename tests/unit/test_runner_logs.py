@@ -128,7 +128,7 @@ def test_its_failure_names_the_packet_and_the_exit_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "word", "said"),
+    ("output", "word", "sentence"),
     [
         ("client exited with code 127\n", "unsupported", "the client does not support the case"),
         ("server-1 exited with code 127\n", "unsupported", "the server does not support the case"),
@@ -136,11 +136,11 @@ def test_its_failure_names_the_packet_and_the_exit_code(tmp_path: Path) -> None:
         ("Timeout\n", "inconclusive", "how the client ended is not known"),
     ],
 )
-def test_what_compose_printed_counts_too(tmp_path: Path, output: str, word: str, said: str) -> None:
+def test_what_compose_printed_counts_too(tmp_path: Path, output: str, word: str, sentence: str) -> None:
     trace, conversation = _retried()
     _lay_out(tmp_path, trace, _key_log(conversation), output=output)
     judged = _judge(tmp_path)
-    assert judged.word == word and said in judged.sentence
+    assert judged.word == word and sentence in judged.sentence
 
 
 def test_a_rebinding_to_another_address_is_of_the_same_client(tmp_path: Path) -> None:

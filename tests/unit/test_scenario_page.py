@@ -114,8 +114,8 @@ def _explained(**forward: Any) -> str:
 
 
 def test_jitter_in_words() -> None:
-    said = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms; packets overtake each other"
-    assert said in _explained(jitter="5 ms")
+    text = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms; packets overtake each other"
+    assert text in _explained(jitter="5 ms")
     assert "jitter:" not in _explained()
 
 
@@ -168,16 +168,16 @@ def test_what_becomes_of_packets_behind_the_queue_in_words(keys: dict[str, Any],
     ],
 )
 def test_disciplines_in_words(queue: object, words: list[str]) -> None:
-    said = _explained(queue=queue)
-    assert all(part in said for part in words), said
+    text = _explained(queue=queue)
+    assert all(part in text for part in words), text
 
 
 def test_losses_in_words() -> None:
     assert "loss: each packet is lost with a probability of 1 %" in _explained(loss="1 %")
-    said = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
-    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in said
+    text = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
+    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in text
     # 1/0.3 packets; 0.01 / 0.31 of all.
-    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in said
+    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in text
 
 
 def test_a_state_that_is_never_left_is_said() -> None:
@@ -190,12 +190,12 @@ RED = {"discipline": "red", "limit": "100 kB", "min": "25 kB", "max": "75 kB", "
 
 
 def test_red_and_ecn_in_words() -> None:
-    said = _explained(queue=RED)
-    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in said
-    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in said
-    assert "ECN: off, RED drops" in said
-    said = _explained(queue={**RED, "ecn": True})
-    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in said
+    text = _explained(queue=RED)
+    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in text
+    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in text
+    assert "ECN: off, RED drops" in text
+    text = _explained(queue={**RED, "ecn": True})
+    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in text
     assert "ECN" not in _explained()
 
 

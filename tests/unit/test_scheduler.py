@@ -338,8 +338,8 @@ def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, ha
         for item in todo:
             ground.callbacks[_name(item)] = partial(shared.make, number, _name(item))
     threads = [
-        threading.Thread(target=Campaign(todo, jobs, ground, said.append).work)
-        for ground, said in zip(grounds, events, strict=True)
+        threading.Thread(target=Campaign(todo, jobs, ground, events_of_harness.append).work)
+        for ground, events_of_harness in zip(grounds, events, strict=True)
     ]
     for thread in threads:
         thread.start()
@@ -347,8 +347,8 @@ def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, ha
         thread.join(PATIENCE)
     runs_made = [name for ground in grounds for name in ground.runs_made]
     assert sorted(runs_made) == sorted(map(_name, todo)), "each once, whoever made it"
-    for ground, said in zip(grounds, events, strict=True):
-        taken = [event for event in said if isinstance(event, RunTakenOver)]
+    for ground, events_of_harness in zip(grounds, events, strict=True):
+        taken = [event for event in events_of_harness if isinstance(event, RunTakenOver)]
         assert len(ground.runs_made) + len(taken) == len(todo), "each has them all in the end"
     assert not list((tmp_path / "claims").iterdir())
 

@@ -121,10 +121,10 @@ def test_no_client_moves_behind_segments(tmp_path: Path) -> None:
 
 def test_words_for_people_name_every_segment(tmp_path: Path) -> None:
     (tmp_path / "case.yaml").write_text(SEQUENCE)
-    said = scenario_text(catalogue().scenario(tmp_path / "case.yaml"), "virtual")
-    assert all(f"segment {name}" in said for name in ("internet", "satellite", "wifi"))
+    text = scenario_text(catalogue().scenario(tmp_path / "case.yaml"), "virtual")
+    assert all(f"segment {name}" in text for name in ("internet", "satellite", "wifi"))
     assert (
-        "proxy: splits TCP; send buffer 33 MB, receive buffer 6 MB, initial windows 100 and 10 packets, cubic" in said
+        "proxy: splits TCP; send buffer 33 MB, receive buffer 6 MB, initial windows 100 and 10 packets, cubic" in text
     )
 
 

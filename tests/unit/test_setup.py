@@ -157,10 +157,10 @@ def test_what_setup_installs_itself_it_starts(machine: Machine, systemd: bool) -
         (machine.folder / "root/run/systemd/system").mkdir(parents=True)
     process = machine.engine()
     assert process.returncode == 0, process.stderr
-    said = process.stderr.splitlines()
-    assert said[0] == "setup: about to install Docker Engine from Debian 13's packages, and to start its daemon"
-    assert said[1].startswith("setup: about to install docker.io iptables ca-certificates")
-    assert said[2] == "setup: about to start the Docker daemon"
+    log_lines = process.stderr.splitlines()
+    assert log_lines[0] == "setup: about to install Docker Engine from Debian 13's packages, and to start its daemon"
+    assert log_lines[1].startswith("setup: about to install docker.io iptables ca-certificates")
+    assert log_lines[2] == "setup: about to start the Docker daemon"
 
 
 def test_nothing_is_removed_for_what_is_installed(machine: Machine) -> None:

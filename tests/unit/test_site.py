@@ -426,8 +426,8 @@ def test_the_command_prints_the_site_s_address(
     _stored(tmp_path / "store")
     site = tmp_path / "a site"
     assert _main(monkeypatch, "report", "html", site, "--store", tmp_path / "store") in (0, None)
-    said = capsys.readouterr()
-    assert said.out == f"{(site / 'index.html').as_uri()}\n" and "pages" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == f"{(site / 'index.html').as_uri()}\n" and "pages" in captured.err
 
 
 def test_open_hands_the_address_to_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,7 +469,7 @@ def test_a_run_ends_with_the_address_of_its_site(
     ]
     code = _main(monkeypatch, "run", *words, "--html", tmp_path / "site")
     assert code in (0, None, FAILED)
-    said = capsys.readouterr()
-    assert said.out.startswith("a case (test/link-sharing")
-    assert f"\nsite: {(tmp_path / 'site' / 'index.html').as_uri()}\n" in said.out
+    captured = capsys.readouterr()
+    assert captured.out.startswith("a case (test/link-sharing")
+    assert f"\nsite: {(tmp_path / 'site' / 'index.html').as_uri()}\n" in captured.out
     assert list(_cells(tmp_path / "site")) == [result.cell.key]

@@ -113,7 +113,7 @@ def test_the_plan_says_who_sends_what() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "given", "said"),
+    ("role", "given", "message"),
     [
         ("nobody", environment(), "the role must be client or server, not 'nobody'"),
         ("client", environment(kind="sctp"), "the kind of traffic must be tcp or udp, not 'sctp'"),
@@ -133,8 +133,8 @@ def test_the_plan_says_who_sends_what() -> None:
         ("client", environment() | {"CLIENT_PARAMS": "--congestion-control=reno"}, "this client sends no data"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_name(role: str, given: dict[str, str], said: str) -> None:
-    with pytest.raises(TrafficError, match=said.replace("(", r"\(")):
+def test_what_cannot_be_is_refused_by_name(role: str, given: dict[str, str], message: str) -> None:
+    with pytest.raises(TrafficError, match=message.replace("(", r"\(")):
         read_plan(role, given)
 
 
