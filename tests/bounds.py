@@ -33,7 +33,7 @@ def scenario(name: str) -> Scenario:
 
 
 def results(
-    one: Scenario,
+    definition: Scenario,
     *seconds: Sequence[float],
     figures: Mapping[str, float] | None = None,
     start: float | None = None,
@@ -44,8 +44,8 @@ def results(
 
     `start`: how many times the first connection's data the second one begins with.
     """
-    (objective,) = one.objectives
-    request = Request([one], [client], [server], engine="virtual")
+    (objective,) = definition.objectives
+    request = Request([definition], [client], [server], engine="virtual")
     cell_results = []
     for cell, times in zip(build_matrix(request, images(client.name, server.name), SIM), seconds, strict=False):
         runs = []

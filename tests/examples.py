@@ -93,18 +93,20 @@ SIM = Image(reference="example/sim:1", identity="digest-of-sim")
 
 
 def cell(
-    one: Scenario | None = None,
+    definition: Scenario | None = None,
     client: Implementation | None = None,
     server: Implementation | None = None,
     **overrides: object,
 ) -> Cell:
-    if one is None and client is None and server is None and not overrides:
+    if definition is None and client is None and server is None and not overrides:
         return _plain_cell()
-    return _cell(one or scenario(), client or implementation("alpha"), server or implementation("beta"), **overrides)
+    return _cell(
+        definition or scenario(), client or implementation("alpha"), server or implementation("beta"), **overrides
+    )
 
 
-def _cell(one: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:
-    request = Request([one], [client], [server], **more)  # type: ignore[arg-type]
+def _cell(definition: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:
+    request = Request([definition], [client], [server], **more)  # type: ignore[arg-type]
     # The implementations of examples are published images, which would take the lab kernel.
     planned_cell = build_matrix(request, images(client.name, server.name), SIM)[0]
     return with_key(planned_cell.model_copy(update={"sim_kernel": request.sim_kernel}))

@@ -62,7 +62,7 @@ def _stands_at(code: bytes, place: int, site: sites.Site) -> bool:
 def _others(code: bytes, place: int) -> bool:
     """Whether what stands ahead of `place` may be the beginning of another instruction (lab_rewrite.c, site_of)."""
     ahead = code[max(0, place - sites.OTHERS_AHEAD) : place]
-    return len(ahead) < sites.OTHERS_AHEAD or ahead[-1] & 0xF0 == 0x40 or any(one in sites.OTHERS for one in ahead)
+    return len(ahead) < sites.OTHERS_AHEAD or ahead[-1] & 0xF0 == 0x40 or any(byte in sites.OTHERS for byte in ahead)
 
 
 def as_read(code: bytes, place: int, site: sites.Site) -> Counter[str]:

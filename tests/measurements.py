@@ -29,22 +29,22 @@ def measurement(text: str, value: float, unit: str = "", **overrides: object) ->
 
 
 def _resolved(text: str) -> MetricName:
-    found = MetricName.parse(text)
-    if found.phase is not None:
-        return found
+    parsed = MetricName.parse(text)
+    if parsed.phase is not None:
+        return parsed
     # The only flow of a run was not named.
-    flow = 0 if found.flow is None and not _OF_THE_RUN.fullmatch(found.metric) else found.flow
-    transfer = found.transfer or ("first" if _OF_A_TRANSFER.fullmatch(found.metric) else None)
-    return found._replace(flow=flow, transfer=transfer)
+    flow = 0 if parsed.flow is None and not _OF_THE_RUN.fullmatch(parsed.metric) else parsed.flow
+    transfer = parsed.transfer or ("first" if _OF_A_TRANSFER.fullmatch(parsed.metric) else None)
+    return parsed._replace(flow=flow, transfer=transfer)
 
 
 def by_name(measured: MeasuredRun, flows: int = 1) -> dict[str, float]:
     """What was measured of a run of so many flows, by what people call it."""
-    found = {one.named.text(flows): one.value for one in measured.measurements}
-    assert len(found) == len(measured.measurements), "two figures of one name"
-    return found
+    values = {figure.named.text(flows): figure.value for figure in measured.measurements}
+    assert len(values) == len(measured.measurements), "two figures of one name"
+    return values
 
 
-def said(measured: MeasuredRun, flows: int = 1) -> list[str]:
+def warning_texts(measured: MeasuredRun, flows: int = 1) -> list[str]:
     """Its warnings, and why metrics are absent."""
     return [*measured.warnings, *absence_sentences(measured.absent, flows)]

@@ -38,8 +38,10 @@ def slower_result(result: CellResult, factor: float) -> CellResult:
     for run, measured in result.runs:
         assert measured is not None
         slower = tuple(
-            one.model_copy(update={"value": one.value * factor}) if one.unit == "s" else one
-            for one in measured.measurements
+            measurement.model_copy(update={"value": measurement.value * factor})
+            if measurement.unit == "s"
+            else measurement
+            for measurement in measured.measurements
         )
         runs.append((run.model_copy(update={"cell": cell}), measured.model_copy(update={"measurements": slower})))
     return replace(result, cell=cell, runs=tuple(runs))
@@ -50,7 +52,7 @@ def make_night(base: Sequence[CellResult], measured: Sequence[CellResult]) -> Ma
     slower = slower_result(measured[0], 1.9)
     now = [slower, *(result for result in base if result is not measured[0])]
     decided = apply_allowances(decide(match_cells(base, now), within=0.03), (), datetime.date(2026, 11, 28))
-    report = GateReport(tuple(CellReport(one, CAUSES) for one in decided.cells), decided, 0.03)
+    report = GateReport(tuple(CellReport(decision, CAUSES) for decision in decided.cells), decided, 0.03)
     nights = [
         Night(
             f"2026-11-{day}", f"2026-11-{day}T00:00:00Z", [slower_result(result, 1 + day / 100) for result in measured]

@@ -57,22 +57,24 @@ def link_sharing(seconds: float = 50, flows: Iterable[dict[str, object]] | None 
     )
 
 
-def cell_of(one: Scenario) -> Cell:
+def cell_of(definition: Scenario) -> Cell:
     """A cell of alpha's client and beta's server, in virtual time."""
     implementations = {item.name: item for item in (ALPHA, BETA, GAMMA, LINUX)}
     images = {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in implementations}
-    return build_matrix(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, implementations)[0]
+    return build_matrix(Request([definition], [ALPHA], [BETA], engine="virtual"), images, SIM, implementations)[0]
 
 
-def run_of(one: Scenario) -> Run:
-    return Run(cell=cell_of(one), repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z")
+def run_of(definition: Scenario) -> Run:
+    return Run(
+        cell=cell_of(definition), repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z"
+    )
 
 
-def drawn_of(one: Scenario, span: tuple[float, float] | None = None) -> PlotData:
+def drawn_of(definition: Scenario, span: tuple[float, float] | None = None) -> PlotData:
     """The run of a scenario with its series and figures."""
-    run = run_of(one)
-    series = series_of(one)
-    return PlotData(run, measured_of(one, series), series, span)
+    run = run_of(definition)
+    series = series_of(definition)
+    return PlotData(run, measured_of(definition, series), series, span)
 
 
 @cache
@@ -144,25 +146,27 @@ def page_cache() -> Path:
     return Path(_kept().name)
 
 
-def series_of(one: Scenario) -> pl.DataFrame:
+def series_of(definition: Scenario) -> pl.DataFrame:
     """All series of a scenario's flows, as `series.parquet` has them."""
-    path, rows = one.path, list[Row]()
+    path, rows = definition.path, list[Row]()
     rate, base, packet = path.to_client.rate.value, path.rtt.seconds, path.mtu + 14
     limit = path.to_client.queue.capacity.bytes_at(path.to_client.rate, path.rtt, packet)
     if isinstance(path.to_client.queue, Red):
         limit = int(limit * 0.6)
-    end = max(flow.stop.seconds for flow in one.flows if flow.stop is not None)
-    state = [_Window() for _ in one.flows]
+    end = max(flow.stop.seconds for flow in definition.flows if flow.stop is not None)
+    state = [_Window() for _ in definition.flows]
     queue = 0.0
     for step in range(round(end / STEP)):
         t = round(step * STEP, 4)
         trip = base + queue * 8 / rate
-        offered = [_offered(flow, t, window, trip, packet) for flow, window in zip(one.flows, state, strict=True)]
+        offered = [
+            _offered(flow, t, window, trip, packet) for flow, window in zip(definition.flows, state, strict=True)
+        ]
         total = sum(offered)
         excess = queue + (total - rate) * STEP / 8
         queue = min(max(excess, 0.0), limit)
         share = min(1.0, rate / total) if total else 0.0
-        for index, (flow, sent, window) in enumerate(zip(one.flows, offered, state, strict=True)):
+        for index, (flow, sent, window) in enumerate(zip(definition.flows, offered, state, strict=True)):
             if _active(flow, t):
                 window.sent += sent * (packet - 42) / packet
                 window.arrived += sent * (1 if flow.kind == "udp" else share) * (packet - 42) / packet
@@ -177,7 +181,7 @@ def series_of(one: Scenario) -> pl.DataFrame:
             if (step + 1) % round(BIN / STEP) == 0:
                 rows += window.bins(index, round(t - BIN + STEP, 4), flow)
         if excess > limit:
-            loser = _turn(one.flows, state, t)
+            loser = _turn(definition.flows, state, t)
             dropped = max(1, min(5, math.ceil((excess - limit) / packet)))
             rows += [(-1, "drop", t + 0.003 * number, float(loser)) for number in range(dropped)]
             state[loser].lose(t)
@@ -190,11 +194,11 @@ def series_of(one: Scenario) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
+def measured_of(definition: Scenario, series: pl.DataFrame) -> MeasuredRun:
     """Means of the series, under the names that measuring gives them."""
     units = {"throughput": "Mbit/s", "srtt": "ms", "in_flight": "packets"}
     measurements, sums = [], dict.fromkeys(units, 0.0)
-    for index, flow in enumerate(one.flows):
+    for index, flow in enumerate(definition.flows):
         for name, unit in units.items():
             own = series.filter((pl.col("flow") == index) & (pl.col("name") == name))
             inside = own.filter(pl.col("t").is_between(flow.start.seconds, 1e9))

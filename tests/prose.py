@@ -45,28 +45,28 @@ def sentences(markdown: str) -> list[str]:
             lines += ["", item[1]]
         else:
             lines.append(line.strip())
-    found = []
+    parts = []
     for paragraph in "\n".join(lines).split("\n\n"):
         plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
         plain = re.sub(r"`[^`]*`", "Code", plain).replace("*", "").replace("_", " ")
         # An abbreviation or a number has a full stop that ends nothing.
-        found += [part for part in re.split(r"(?<=[.?!:])\s+(?=[A-Z0-9“\"(])", plain) if len(part.split()) > 2]
-    return found
+        parts += [part for part in re.split(r"(?<=[.?!:])\s+(?=[A-Z0-9“\"(])", plain) if len(part.split()) > 2]
+    return parts
 
 
 def measure(markdown: str) -> Measures:
     """The measures of a page. Without a sentence all are 0."""
-    found = sentences(markdown)
-    if not found:
+    page_sentences = sentences(markdown)
+    if not page_sentences:
         return Measures(0, 0, 0, 0, 0)
-    counts = [len(sentence.split()) for sentence in found]
-    late = sum(sentence.lstrip('(“"').split()[0].rstrip(",") in LATE_SUBJECT for sentence in found)
+    counts = [len(sentence.split()) for sentence in page_sentences]
+    late = sum(sentence.lstrip('(“"').split()[0].rstrip(",") in LATE_SUBJECT for sentence in page_sentences)
     return Measures(
-        len(found),
+        len(page_sentences),
         statistics.median(counts),
         max(counts),
         sum(count > 35 for count in counts) / len(counts),
-        late / len(found),
+        late / len(page_sentences),
     )
 
 

@@ -125,7 +125,7 @@ def paths(draw: st.DrawFn) -> Path:
     rates = st.none() if any(side.service is not None for side in sides) else st.none() | RATES
     changes = st.builds(LinkChange, rate=rates, delay=DURATIONS, loss=st.none() | LOSSES)
     times = sorted(draw(st.sets(MOMENTS, max_size=3)))
-    made = [
+    path_changes = [
         Change.model_validate(
             {"at": Duration(at * 10**6), "forward": draw(changes), "return": draw(st.none() | changes)}
         )
@@ -134,7 +134,7 @@ def paths(draw: st.DrawFn) -> Path:
     return Path.model_validate(
         {
             "forward": sides[0], "return": sides[1], "terminal": draw(st.sampled_from(ROLES)),
-            "mtu": draw(st.integers(1280, MTU)), "changes": tuple(made),
+            "mtu": draw(st.integers(1280, MTU)), "changes": tuple(path_changes),
         }
     )  # fmt: skip
 
@@ -188,7 +188,7 @@ GENERATED = st.one_of(
 @st.composite
 def moves(draw: st.DrawFn) -> tuple[Move, ...]:
     """Moves in order, of any kind, each over before the next."""
-    made = []
+    drawn_moves = []
     for number in range(draw(st.integers(0, 2))):
         how = draw(st.sampled_from(get_args(ClientMove) + get_args(Rebinding)))
         content: dict[str, Any] = {"at": Duration((number + 1) * 10**9), "how": how}
@@ -196,8 +196,8 @@ def moves(draw: st.DrawFn) -> tuple[Move, ...]:
         content[{"interface": "gap", "migrate": "overlap"}.get(how, "every")] = draw(search_strategy)
         if how in get_args(ClientMove):
             content["to"] = draw(st.sampled_from(["a", "b-2"]))
-        made.append(Move.model_validate(content))
-    return tuple(made)
+        drawn_moves.append(Move.model_validate(content))
+    return tuple(drawn_moves)
 
 
 @st.composite
@@ -218,7 +218,9 @@ def flows(draw: st.DrawFn) -> Flow:
     if kind == "udp":
         content["traffic"] = draw(GENERATED)
     elif kind == "tcp":
-        content["traffic"] = draw(st.just(Bulk()) | GENERATED.filter(lambda one: isinstance(one, ConstantRate)))
+        content["traffic"] = draw(
+            st.just(Bulk()) | GENERATED.filter(lambda generated: isinstance(generated, ConstantRate))
+        )
     if kind == "quic" and not start.value and not content.get("repeat_after"):
         content |= {"path": draw(st.none() | st.just("a")), "moves": draw(moves())}
     if kind != "quic":

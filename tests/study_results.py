@@ -15,7 +15,7 @@ from tests.engine_pairs import Pair, result, run
 from tests.examples import SIM, images, implementation, scenario
 
 #: What an implementation of these studies can be told.
-_TOLD: Mapping[str, Any] = {
+_PARAMETERS: Mapping[str, Any] = {
     "congestion_control": {"values": ["reno", "cubic", "bbr"], "flag": "--cc={value}", "default": "cubic"},
     "initial_cwnd": {"flag": "--iw={value}", "default": 10},
     "initial_rtt": {"flag": "--rtt={ms}", "default": "333 ms"},
@@ -27,9 +27,9 @@ Seconds = Callable[[Mapping[str, ParameterValue], int], float | None]
 """What was asked of a cell, and the number of a repetition → seconds; None for one that crashed."""
 
 
-def told(name: str = "beta", without: tuple[str, ...] = (), **overrides: Any) -> Implementation:
+def configurable(name: str = "beta", without: tuple[str, ...] = (), **overrides: Any) -> Implementation:
     """An implementation that honours everything in these studies but for what it is `without`."""
-    parameters = {key: value for key, value in _TOLD.items() if key not in without}
+    parameters = {key: value for key, value in _PARAMETERS.items() if key not in without}
     return implementation(name, **{"parameters": parameters, **overrides})
 
 
@@ -39,7 +39,7 @@ def of_study(study: Mapping[str, object], **overrides: object) -> Scenario:
 
 
 def results(
-    one: Scenario, seconds: Seconds, repetitions: int = 3, *, client: str | Implementation = "alpha",
+    definition: Scenario, seconds: Seconds, repetitions: int = 3, *, client: str | Implementation = "alpha",
     server: Implementation | None = None, every: Sequence[Point] | None = None,
 ) -> list[CellResult]:  # fmt: skip
     """The cells of a study, or those at some points, as if they had run: 10 MB take `seconds`, 2 MB half of that and
@@ -47,9 +47,9 @@ def results(
 
     A run beyond the scenario's timeout timed out with 2 MB received.
     """
-    player = told(client) if isinstance(client, str) else client
-    stack = server or told()
-    request = Request([one], [player], [stack], engine="virtual")
+    player = configurable(client) if isinstance(client, str) else client
+    stack = server or configurable()
+    request = Request([definition], [player], [stack], engine="virtual")
     cells = build_matrix(request, images(player.name, stack.name), SIM, every=every)
     return [
         result("virtual", *(_run(cell, seconds, number) for number in range(repetitions)), of=cell) for cell in cells

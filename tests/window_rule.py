@@ -25,13 +25,13 @@ def round_trips(moved: ClientMove) -> Iterator[tuple[int, int]]:
     came = dict(zip(to_server.entered.key.tolist(), to_server.out_ns.tolist(), strict=True))
     (down,), (up,) = (moved.view.decrypted_packets(moved.window, sender) for sender in ("server", "client"))
     sent = dict(zip(down.packets.number.tolist(), (left[key] for key in down.key.tolist()), strict=True))
-    told = [
+    measurements = [
         (came[key], frames.acknowledged)
         for key, frames in zip(up.key.tolist(), up.frames, strict=True)
         if frames.acknowledged is not None and came[key] >= 0
     ]
     largest = -1
-    for when, number in sorted(told):
+    for when, number in sorted(measurements):
         if number > largest and number in sent:
             yield sent[number], when - sent[number]
         largest = max(largest, number)
@@ -41,11 +41,11 @@ def obeys(moved: ClientMove) -> None:
     """Asserts that the window is the rule's of the captured round trips, within a packet."""
     switched = moved.switched_ns
     assert switched is not None and not isinstance(moved.state, Unavailable)
-    found = list(round_trips(moved))
+    measured = list(round_trips(moved))
     # What was acknowledged by the new path, and what was sent there, is none of the old path's.
     assert moved.arrived_ns is not None
-    old = min(rtt for left, rtt in found if left + rtt < moved.arrived_ns)
-    new = next(rtt for left, rtt in found if left >= switched)
+    old = min(rtt for left, rtt in measured if left + rtt < moved.arrived_ns)
+    new = next(rtt for left, rtt in measured if left >= switched)
     windows = moved.state.figure("congestion_window")
     anew = np.flatnonzero((windows.t_ns > moved.arrived_ns) & (windows.value == INITIAL))
     assert len(anew)

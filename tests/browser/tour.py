@@ -43,11 +43,11 @@ def browser() -> Any:
     for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    made = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    chrome = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
     # A machine at work is slow, not broken.
-    made.set_script_timeout(PATIENCE)
-    made.set_page_load_timeout(PATIENCE)
-    return made
+    chrome.set_script_timeout(PATIENCE)
+    chrome.set_page_load_timeout(PATIENCE)
+    return chrome
 
 
 class Tour:
@@ -129,9 +129,11 @@ class Tour:
         if colours:
             options["runOnly"] = {"type": "rule", "values": ["color-contrast"]}
         # It is put into the script as it stands.
-        found = axe.run(options=json.dumps(options))["violations"]
+        violations = axe.run(options=json.dumps(options))["violations"]
         return [
-            f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found if one["impact"] in SERIOUS
+            f"{violation['id']}: {violation['help']}: {violation['nodes'][0]['html'][:200]}"
+            for violation in violations
+            if violation["impact"] in SERIOUS
         ]
 
     def note(self) -> None:
@@ -235,8 +237,8 @@ class Tour:
         self.all("section.map table.heat a")[0].click()
         self.until(lambda driver: self.all("tr[id^=run-]"), "the page of the cell")
         links = self.all("tr[id^=run-] td:last-child a")
-        self.seen["kept"] = [one.text for one in links]
-        next(one for one in links if one.text == "record").click()
+        self.seen["kept"] = [link.text for link in links]
+        next(link for link in links if link.text == "record").click()
         self.seen["record"] = self.find("body").text
         self.driver.back()
         self.until(lambda driver: self.all("tr[id^=run-]"), "the page of the cell")
@@ -265,14 +267,14 @@ class Tour:
         body.send_keys(Keys.TAB)
         reached = []
         for _ in self.all("a, button, input, select"):  # each once at most
-            one = self.driver.switch_to.active_element
-            reached.append(one.get_attribute("name") or one.text.split("\n")[0])
-            if one.get_attribute("value") == "pass" and one.get_attribute("aria-pressed") == "false":
-                one.send_keys(Keys.SPACE)
-            if one.get_attribute("data-k"):
-                one.send_keys(Keys.ENTER)
+            focused = self.driver.switch_to.active_element
+            reached.append(focused.get_attribute("name") or focused.text.split("\n")[0])
+            if focused.get_attribute("value") == "pass" and focused.get_attribute("aria-pressed") == "false":
+                focused.send_keys(Keys.SPACE)
+            if focused.get_attribute("data-k"):
+                focused.send_keys(Keys.ENTER)
                 break
-            one.send_keys(Keys.TAB)
+            focused.send_keys(Keys.TAB)
         self.seen["keyboard"] = reached
         self.seen["by_keyboard"] = self.driver.current_url.rpartition("/site/")[2].split("?")[0]
 
@@ -306,7 +308,7 @@ class Tour:
                 if not self.fits():
                     wide.append(f"{name} at {size[0]}")
         self.seen["axe"] = spent
-        self.seen["faults"] = {name: found for name, found in faults.items() if found}
+        self.seen["faults"] = {name: violations for name, violations in faults.items() if violations}
         self.seen["looked_at"] = len(faults)
         self.seen["wide"] = wide
 

@@ -15,7 +15,7 @@ import typer
 
 from harness.cli.workspace import ROOT
 from harness.outcome import EngineName
-from tests.chaos.campaign import Chaos, GroundError, Told, as_json, summary
+from tests.chaos.campaign import Chaos, FaultReport, GroundError, as_json, summary
 from tests.chaos.kinds import KINDS
 from tests.chaos.schedule import Planned, schedule
 
@@ -38,7 +38,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what came of it there.")] = None,
 ) -> None:
     """Do faults to the installed harness and look what it makes of them. Exit code 0 when all of them held."""
-    possible = [one for one in KINDS if one.possible()]
+    possible = [kind for kind in KINDS if kind.possible()]
     if len(possible) < len(KINDS):
         print(f"{len(KINDS) - len(possible)} of {len(KINDS)} kinds are left out: they take root", flush=True)
     chosen = [fault for fault in schedule(possible, faults, seed) if _wanted(fault, only, engine, kind)]
@@ -58,16 +58,16 @@ def main(
         raise typer.Exit(3) from None
     number = 0
 
-    def tell(one: Told) -> None:
+    def print_report(report: FaultReport) -> None:
         nonlocal number
         number += 1
-        print(f"{time.monotonic() - begun:7.1f} s  {number:3d}/{len(chosen)}  {line_of(one)}", flush=True)
-        for problem in one.trial.problems:
+        print(f"{time.monotonic() - begun:7.1f} s  {number:3d}/{len(chosen)}  {line_of(report)}", flush=True)
+        for problem in report.trial.problems:
             print(f"{'':21}{problem}", flush=True)
 
-    fault_reports: list[Told] = []
+    fault_reports: list[FaultReport] = []
     try:
-        fault_reports = chaos.run_faults(chosen, jobs, tell, within - (time.monotonic() - begun))
+        fault_reports = chaos.run_faults(chosen, jobs, print_report, within - (time.monotonic() - begun))
     finally:
         if ground is None:
             chaos.clear(
@@ -86,26 +86,26 @@ def main(
     )
 
 
-def conclude(told: Sequence[Told], command: str) -> None:
+def conclude(reports: Sequence[FaultReport], command: str) -> None:
     """Say which faults did not hold, how to do them again, and of which kinds they are."""
-    failed = [fault_report for fault_report in told if not fault_report.trial.is_sound]
+    failed = [fault_report for fault_report in reports if not fault_report.trial.is_sound]
     for fault_report in failed:
         print(f"failed: #{fault_report.fault.number} {fault_report.fault.name}")
         print(f"    again: {command} ONLY={fault_report.fault.number}")
     for name, count in sorted(Counter(fault_report.fault.name for fault_report in failed).items()):
-        of = sum(fault_report.fault.name == name for fault_report in told)
+        of = sum(fault_report.fault.name == name for fault_report in reports)
         print(f"held: {of - count} of {of}  {name}")
 
 
-def line_of(one: Told) -> str:
+def line_of(report: FaultReport) -> str:
     """One fault in a line."""
-    what = "; ".join(one.trial.actions)
-    text = "held" if one.trial.is_sound else "FAILED"
-    return f"{text}  #{one.fault.number} {one.fault.name}: {what} ({one.trial.seconds:.1f} s)"
+    what = "; ".join(report.trial.actions)
+    text = "held" if report.trial.is_sound else "FAILED"
+    return f"{text}  #{report.fault.number} {report.fault.name}: {what} ({report.trial.seconds:.1f} s)"
 
 
-def _wanted(one: Planned, only: list[int] | None, engine: str, kind: str) -> bool:
-    return (not only or one.number in only) and one.kind.engine.startswith(engine) and kind in one.kind.name
+def _wanted(fault: Planned, only: list[int] | None, engine: str, kind: str) -> bool:
+    return (not only or fault.number in only) and fault.kind.engine.startswith(engine) and kind in fault.kind.name
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class GroundError(Exception):
 
 
 @dataclass(frozen=True)
-class Told:
+class FaultReport:
     """One fault that was done."""
 
     fault: Planned
@@ -118,18 +118,18 @@ class Chaos:
         return cells_of(ended)
 
     def run_faults(
-        self, planned: Sequence[Planned], jobs: int, tell: Callable[[Told], None], within: float = math.inf
-    ) -> list[Told]:
+        self, planned: Sequence[Planned], jobs: int, report: Callable[[FaultReport], None], within: float = math.inf
+    ) -> list[FaultReport]:
         """Do these faults; `tell` hears of each as it ends. By number.
 
         `within`: seconds after which none is begun any more.
         """
-        fault_reports: list[Told] = []
+        fault_reports: list[FaultReport] = []
         deadline = time.monotonic() + within
 
-        def done(one: Told) -> None:
-            fault_reports.append(one)
-            tell(one)
+        def done(fault_report: FaultReport) -> None:
+            fault_reports.append(fault_report)
+            report(fault_report)
 
         side_by_side = [fault for fault in planned if not fault.kind.exclusive]
         with ThreadPoolExecutor(jobs, thread_name_prefix="fault") as pool:
@@ -141,7 +141,7 @@ class Chaos:
                 done(fault_report)
         return sorted(fault_reports, key=lambda item: item.fault.number)
 
-    def _run_fault(self, planned: Planned, deadline: float) -> Told | None:
+    def _run_fault(self, planned: Planned, deadline: float) -> FaultReport | None:
         if time.monotonic() > deadline:
             return None
         kind = planned.kind
@@ -155,7 +155,7 @@ class Chaos:
                     f"the trial broke: {type(error).__name__}: {error} ({Path(frame_summary.filename).name}:{frame_summary.lineno})"
                 ]
             )
-        return Told(planned, trial)
+        return FaultReport(planned, trial)
 
     def clear(self, *, all_of_it: bool) -> None:
         """Remove what was made; of faults that did not hold the folders, too, if `all_of_it`."""
@@ -167,17 +167,17 @@ class Chaos:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def summary(told: Sequence[Told]) -> str:
+def summary(reports: Sequence[FaultReport]) -> str:
     """How many faults of how many held."""
-    return f"{sum(fault_report.trial.is_sound for fault_report in told)} of {len(told)}"
+    return f"{sum(fault_report.trial.is_sound for fault_report in reports)} of {len(reports)}"
 
 
-def as_json(told: Sequence[Told]) -> str:
+def as_json(reports: Sequence[FaultReport]) -> str:
     """What came of all faults, for programs."""
     rows = [
         {"number": fault_report.fault.number, "engine": fault_report.fault.kind.engine, "kind": fault_report.fault.kind.name,
          "held": fault_report.trial.is_sound, "problems": fault_report.trial.problems, "done": fault_report.trial.actions,
          "seconds": round(fault_report.trial.seconds, 2)}
-        for fault_report in told
+        for fault_report in reports
     ]  # fmt: skip
     return json.dumps(rows, indent=1, ensure_ascii=False)

@@ -24,8 +24,8 @@ from tests.chaos.truth import Truth, complete, verdict_of
 DOCUMENTED = frozenset({MET, FAILED, INFRASTRUCTURE, UNDECIDED, NOTHING, INTERRUPTED})
 #: Outcomes of runs in which nobody but the ground failed.
 BLAMELESS = ("completed", "infrastructure")
-#: So many differences of one run are told.
-TOLD = 3
+#: So many differences of one run are reported.
+REPORTED_DIFFERENCES = 3
 
 Files = Mapping[str, Mapping[str, str]]
 Cells = list[dict[str, Any]]
@@ -113,7 +113,7 @@ class Judge:
             elif outcome["status"] == "completed":
                 if folder.parent.name == "replaced" and self._truth.engine == "virtual" and not damaged:
                     self._add_problem(f"{when} a completed run was made twice: {place}")
-                for wrong in self._truth.differences(folder, run["repetition"], damaged)[:TOLD]:
+                for wrong in self._truth.differences(folder, run["repetition"], damaged)[:REPORTED_DIFFERENCES]:
                     self._add_problem(f"{when} {place} is not what it is undisturbed: {wrong}")
 
     # --- what is kept
@@ -154,10 +154,10 @@ class Judge:
 
     # --- what is left
 
-    def judge_leftovers(self, found: list[str]) -> None:
+    def judge_leftovers(self, leftovers: list[str]) -> None:
         """Look at what `left_on` found, and at the shapes of store and cache."""
-        for thing in found:
-            self._add_problem(f"left behind: {thing}")
+        for leftover in leftovers:
+            self._add_problem(f"left behind: {leftover}")
         for shape in sorted(self._stage.shapes() - self._truth.shapes):
             self._add_problem(f"left behind in the {'cache' if shape.startswith('cache/') else 'store'}: {shape}")
 
@@ -165,24 +165,26 @@ class Judge:
 def left_on(stage: Stage, shared: machine.Shared | None) -> list[str]:
     """What a stage's commands have left on the machine; `shared`: what was there before, if nobody else changes it."""
     folders = (stage.folder, stage.memory)
-    found = [f"process {item.pid} ({item.name})" for item in machine.at_home_in(folders)]
-    found += [f"memory file {item.name}" for item in stage.memory.iterdir()]
-    found += [f"partial run {item.name}" for item in stage.store.glob("partial/*")]
-    found += [f"half packed {file.relative_to(stage.folder)}" for file in stage.store.rglob(f"*{UNFINISHED_SUFFIX}*")]
+    leftovers = [f"process {item.pid} ({item.name})" for item in machine.at_home_in(folders)]
+    leftovers += [f"memory file {item.name}" for item in stage.memory.iterdir()]
+    leftovers += [f"partial run {item.name}" for item in stage.store.glob("partial/*")]
+    leftovers += [
+        f"half packed {file.relative_to(stage.folder)}" for file in stage.store.rglob(f"*{UNFINISHED_SUFFIX}*")
+    ]
     locks = [*small_files(stage.store), *small_files(stage.cache)]
-    found += [f"lock {file.relative_to(stage.folder)}" for file in locks if machine.is_locked(file)]
+    leftovers += [f"lock {file.relative_to(stage.folder)}" for file in locks if machine.is_locked(file)]
     own = {str(stage.store), str(stage.cache), str(stage.memory)}
-    found += [f"mount {point}" for point in machine.mounts_below(folders) if point not in own]
+    leftovers += [f"mount {point}" for point in machine.mounts_below(folders) if point not in own]
     if shared is not None:
-        found += machine.shared().since(shared)
-    return found
+        leftovers += machine.shared().since(shared)
+    return leftovers
 
 
 def cells_of(ended: Ended) -> Cells:
     """The cells that a command printed; none where it did not come to that."""
     with suppress(ValueError, KeyError):
-        found: Cells = json.loads(ended.stdout)["cells"]
-        return found
+        cells: Cells = json.loads(ended.stdout)["cells"]
+        return cells
     return []
 
 

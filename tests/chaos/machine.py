@@ -33,15 +33,15 @@ class Process:
 
 def processes() -> dict[int, Process]:
     """All processes by their number."""
-    found = {}
+    by_pid = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError):
                 head, _, rest = (folder / "stat").read_text().rpartition(")")
                 fields = rest.split()
                 pid = int(folder.name)
-                found[pid] = Process(pid, head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]))
-    return found
+                by_pid[pid] = Process(pid, head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]))
+    return by_pid
 
 
 def stolen_shares(store: Path) -> list[float]:
@@ -69,14 +69,14 @@ def stolen_share(store: Path) -> float:
 def below(pid: int) -> list[Process]:
     """All that descend from a process, without itself."""
     known = processes()
-    found: list[Process] = []
+    descendants: list[Process] = []
     left = [pid]
     while left:
         parent = left.pop()
         children = [item for item in known.values() if item.parent == parent]
-        found += children
+        descendants += children
         left += [item.pid for item in children]
-    return found
+    return descendants
 
 
 def words_of(pid: int) -> list[str]:
@@ -101,7 +101,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 def at_home_in(folders: tuple[Path, ...]) -> list[Process]:
     """Processes that were started for one of these folders: it is in their environment, or where they are."""
     names = [str(folder).encode() for folder in folders]
-    found = []
+    at_home = []
     for pid, process in processes().items():
         if process.state == "Z" or pid == os.getpid():
             continue
@@ -111,8 +111,8 @@ def at_home_in(folders: tuple[Path, ...]) -> list[Process]:
         with suppress(OSError):
             seen += os.fsencode(Path(f"/proc/{pid}/cwd").readlink())
         if any(name in seen for name in names):
-            found.append(process)
-    return found
+            at_home.append(process)
+    return at_home
 
 
 def mounts_below(folders: tuple[Path, ...]) -> list[str]:
@@ -139,13 +139,13 @@ def docker_lines(*words: str) -> list[str]:
 def containers(owner: int) -> dict[str, int]:
     """Service → process of the containers that a harness process started and that run."""
     form = '{{.ID}} {{.Label "com.docker.compose.service"}} {{.Label "' + LABEL + '"}}'
-    found = {}
+    pids = {}
     for line in docker_lines("ps", "--filter", f"label={LABEL}", "--format", form):
         identity, service, label = line.split()
         if label.startswith(f"{owner}-"):
             with suppress(subprocess.CalledProcessError):
-                found[service] = int(docker_lines("inspect", "--format", "{{.State.Pid}}", identity)[0])
-    return {service: pid for service, pid in found.items() if pid}
+                pids[service] = int(docker_lines("inspect", "--format", "{{.State.Pid}}", identity)[0])
+    return {service: pid for service, pid in pids.items() if pid}
 
 
 def container_ids(owner: int) -> dict[str, str]:

@@ -93,9 +93,9 @@ class Target:
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
             over = scene.command.has_ended()
-            found = self.find(scene)
-            if found:
-                return sorted(found)
+            pids = self.find(scene)
+            if pids:
+                return sorted(pids)
             if over:
                 break
             time.sleep(LOOK)
@@ -124,10 +124,10 @@ def lives_of(scene: Scene, targets: list[Target]) -> dict[str, float]:
                 now = time.monotonic()
                 seen[target.name, pid] = (seen.get((target.name, pid), (now, now))[0], now)
         time.sleep(LOOK)
-    found: dict[str, float] = {}
+    lifetimes: dict[str, float] = {}
     for (name, _), (first, last) in seen.items():
-        found[name] = min(last - first, found.get(name, last - first))
-    return found
+        lifetimes[name] = min(last - first, lifetimes.get(name, last - first))
+    return lifetimes
 
 
 def end_quietly(command: Command) -> None:

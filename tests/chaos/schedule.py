@@ -47,7 +47,7 @@ def schedule(kinds: Sequence[Kind], count: int, seed: int, share: int = SHARE) -
 def _in_turn(kinds: Sequence[Kind], count: int, seed: int) -> list[Kind]:
     """So many of some kinds, all of them in a random order, then all of them in another."""
     chance = random.Random(seed)
-    found: list[Kind] = []
-    while kinds and len(found) < count:
-        found += chance.sample(list(kinds), len(kinds))
-    return found
+    kinds_in_turn: list[Kind] = []
+    while kinds and len(kinds_in_turn) < count:
+        kinds_in_turn += chance.sample(list(kinds), len(kinds))
+    return kinds_in_turn

@@ -72,10 +72,10 @@ class Command:
         self.words = words
         self._files = [stage.folder / f"{name}.{stream}" for stream in ("out", "err")]
         self._started_at = time.monotonic()
-        with self._files[0].open("wb") as out, self._files[1].open("wb") as talk:
+        with self._files[0].open("wb") as out, self._files[1].open("wb") as errors:
             self.process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("harness")), *words], cwd=ROOT, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=talk, env={**stage.environment(), **settings}, start_new_session=True,
+                stdout=out, stderr=errors, env={**stage.environment(), **settings}, start_new_session=True,
             )  # fmt: skip
 
     @property
@@ -95,8 +95,8 @@ class Command:
             self.process.kill()
             self.process.wait()
             code = None
-        out, talk = (file.read_text(errors="replace") for file in self._files)
-        return Ended(self.words, code, out, talk, time.monotonic() - self._started_at)
+        out, errors = (file.read_text(errors="replace") for file in self._files)
+        return Ended(self.words, code, out, errors, time.monotonic() - self._started_at)
 
 
 class Stage:
@@ -154,8 +154,8 @@ class Stage:
             asked = ("--engine", self.engine, "--repeat", str(REPETITIONS[self.engine]), "--json")
             jobs = ("--jobs", "2") if self.engine == "virtual" else ()
             return ("run", str(self.scenario_file), *PAIR, *asked, *jobs, "--store", str(self.store))
-        told = ("--json",) if verb == "report" else ()
-        return (verb, str(self.scenario_file), *told, "--store", str(self.store))
+        options = ("--json",) if verb == "report" else ()
+        return (verb, str(self.scenario_file), *options, "--store", str(self.store))
 
     def start(self, name: str, verb: str = "run", settings: Mapping[str, str] | None = None) -> Command:
         """Give a command; `name`: what its output is kept as."""
@@ -174,8 +174,8 @@ class Stage:
 
     def shapes(self) -> set[str]:
         """What the store and the cache hold, down to some depth, by names without numbers."""
-        found = set(shapes_below(self.store, 4)) | {f"cache/{shape}" for shape in shapes_below(self.cache, 3)}
-        return {shape for shape in found if "/replaced" not in shape}
+        all_shapes = set(shapes_below(self.store, 4)) | {f"cache/{shape}" for shape in shapes_below(self.cache, 3)}
+        return {shape for shape in all_shapes if "/replaced" not in shape}
 
 
 def small_files(folder: Path) -> list[Path]:

@@ -89,10 +89,10 @@ def _give_next(kind: Kind, scene: Scene, judge: Judge, kept: Files, before: list
     ended = stage.start("next").wait()
     if kind.may_refuse and not judge.cells_match(cells_of(ended)):
         judge.judge_output("the next command", ended)
-        told = follow(stage, [ended, *before])
-        if not told:
+        removed = follow(stage, [ended, *before])
+        if not removed:
             judge.judge_refusal(ended)
-        scene.note(f"followed: removed {', '.join(told)}")
+        scene.note(f"followed: removed {', '.join(removed)}")
         ended = stage.start("advised").wait()
     for number in range(AGAIN):
         if not _spoilt(ended, stage):
@@ -114,7 +114,7 @@ def follow(stage: Stage, ended: list[Ended]) -> list[str]:
     sentences = [str(cell["sentence"]) for ended_command in ended for cell in cells_of(ended_command)]
     for words in ("\n".join(hints), "\n".join(lines), "\n".join(sentences)):
         named = {
-            Path(found.rstrip(".:")) for found in re.findall(rf"{re.escape(str(stage.folder))}/[^\s,;'\"()]+", words)
+            Path(path.rstrip(".:")) for path in re.findall(rf"{re.escape(str(stage.folder))}/[^\s,;'\"()]+", words)
         }
         # Never the store or the cache as a whole.
         inner = [place for place in named if place.exists() and len(place.relative_to(stage.folder).parts) > 2]

@@ -47,21 +47,21 @@ def picture(folder: Path) -> dict[str, object]:
 
     A document that can be read has no digest: it holds what the machine was doing, on which two runs may agree.
     """
-    found: dict[str, object] = {}
+    contents: dict[str, object] = {}
     for name, digest in digests(folder).items():
-        found[name] = digest
+        contents[name] = digest
         if name in DOCUMENTS:
             with suppress(ValueError):
-                found |= dict(leaves(json.loads((folder / name).read_bytes()), name)) | {name: "read"}
-    return found
+                contents |= dict(leaves(json.loads((folder / name).read_bytes()), name)) | {name: "read"}
+    return contents
 
 
-def agreed(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
+def agreed(first_run: Mapping[str, object], second_run: Mapping[str, object]) -> dict[str, object]:
     """What two pictures have in common."""
     return {
         name: value
-        for name, value in one.items()
-        if name in other and other[name] == value and not name.startswith(MACHINE)
+        for name, value in first_run.items()
+        if name in second_run and second_run[name] == value and not name.startswith(MACHINE)
     }
 
 
@@ -84,11 +84,12 @@ class Truth:
     def differences(self, folder: Path, repetition: int, damaged: frozenset[str] = frozenset()) -> list[str]:
         """What is other in a stored run than it must be. `damaged`: names of its files that a fault has changed."""
         wanted = self.expected_runs.get(repetition, {})
-        found = picture(folder) if wanted else {}
+        contents = picture(folder) if wanted else {}
         return [
-            f"{name}: {found.get(name, 'missing')} instead of {value}"
+            f"{name}: {contents.get(name, 'missing')} instead of {value}"
             for name, value in wanted.items()
-            if found.get(name) != value and not any(name == one or name.startswith(f"{one}.") for one in damaged)
+            if contents.get(name) != value
+            and not any(name == prefix or name.startswith(f"{prefix}.") for prefix in damaged)
         ]
 
 

@@ -59,9 +59,9 @@ def test_manifests_fit_together_and_ask_for_no_privilege() -> None:
     # Whom the service leads to, and where workers look for it.
     assert service["spec"]["selector"] == scheduler["spec"]["template"]["metadata"]["labels"]
     (port,) = service["spec"]["ports"]
-    for one in (scheduler, workers):
-        assert one["spec"]["selector"]["matchLabels"] == one["spec"]["template"]["metadata"]["labels"]
-        pod = one["spec"]["template"]["spec"]
+    for manifest in (scheduler, workers):
+        assert manifest["spec"]["selector"]["matchLabels"] == manifest["spec"]["template"]["metadata"]["labels"]
+        pod = manifest["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

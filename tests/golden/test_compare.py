@@ -24,9 +24,9 @@ def _results() -> list[CellResult]:
         completions("virtual", 22, 22, client=gamma, parameters=cubic),
         result("compose", run("timed_out", received=10), client=delta),
         completions("virtual", 20, client=delta),
-        result("compose", run("crashed"), one=repeating()),
-        completions("virtual", 20, one=repeating()),
-        completions("virtual", 20, one=repeating(), seed=2),
+        result("compose", run("crashed"), definition=repeating()),
+        completions("virtual", 20, definition=repeating()),
+        completions("virtual", 20, definition=repeating(), seed=2),
     ]
 
 

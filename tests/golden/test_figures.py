@@ -35,10 +35,10 @@ def _text(specification: dict[str, Any]) -> str:
     for kind in ("data-[0-9a-f]{32}", r"\bview_[0-9]+"):
         for number, name in enumerate(dict.fromkeys(re.findall(kind, text))):
             text = re.sub(rf"\b{name}\b", f"{kind[:4]}-{number}", text)
-    made: str = yaml.dump(
+    document: str = yaml.dump(
         json.loads(text), Dumper=_Plain, allow_unicode=True, sort_keys=False, width=118, default_flow_style=None
     )
-    return made
+    return document
 
 
 class _Plain(yaml.SafeDumper):

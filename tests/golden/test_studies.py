@@ -22,18 +22,18 @@ from tests.examples import ROOT, SIM, catalogue, images
 from tests.measurements import measurement
 from tools.reference.study_pages import figures, studies, study_pages
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 
 
 def results(
     scenario: str, server: str, values: Mapping[str, Sequence[float]], client: str = "ngtcp2", **asked: str
 ) -> list[CellResult]:
     """A scenario's cells that were asked for these parameters, with as many runs as there are values."""
-    one = catalogue().find_scenarios([scenario])[0]
-    request = Request([one], [KNOWN[client]], [KNOWN[server]], engine="virtual")
+    scenario_definition = catalogue().find_scenarios([scenario])[0]
+    request = Request([scenario_definition], [KNOWN[client]], [KNOWN[server]], engine="virtual")
     names = {*named_implementations(swept_points(request)), client, server}
     wanted = {name.replace("__", "."): value for name, value in asked.items()}
-    made = []
+    cell_results = []
     for cell in build_matrix(request, images(*names), SIM, KNOWN):
         if any(cell.parameters.get(name) != value for name, value in wanted.items()):
             continue
@@ -50,8 +50,8 @@ def results(
             )
             for number in range(count)
         )
-        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
-    return made
+        cell_results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return cell_results
 
 
 def sharing() -> list[CellResult]:
@@ -120,7 +120,7 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     droptail = [*queue("droptail", [4.0, 4.1, 4.2, 4.3, 4.4, 4.5]), *eight_flows("droptail", 4.9)]
     red = [*queue("red", [4.5, 4.6, 4.7, 4.8, 4.9, 5.0]), *eight_flows("red", 5.2)]
     fair = [*pair("quiche", "ngtcp2", 3.0), *pair("quiche", "quiche", 4.6), *pair("ngtcp2", "quiche", 4.5)]
-    made = study_pages(
+    pages = study_pages(
         [
             *medium("picoquic", 2.2, 3.8, 19.3),
             *medium("quiche", 5.9, 7.7, 24.6),
@@ -136,9 +136,9 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
         ],
         {"link-sharing-ngtcp2-reno-drop_rate.svg"},
     )
-    page = made[SHARED_PAGE]
+    page = pages[SHARED_PAGE]
     assert page == snapshot
-    assert made["checklist.md"] == snapshot
+    assert pages["checklist.md"] == snapshot
     assert "RED has more" in page
     # The notebook's round-trip times, and its gain, beside ours; eight flows together.
     assert "| 444 → 468 |" in page and "| +136% |" in page
@@ -210,7 +210,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
 
 
 def test_figures_are_named_after_what_they_show() -> None:
-    files = [one.file for one in figures()]
+    files = [figure.file for figure in figures()]
     assert len(set(files)) == len(files)
     sharing = studies()["link_sharing"].figures[0].file
     shown = study_pages([], {sharing})[SHARED_PAGE]
@@ -219,23 +219,23 @@ def test_figures_are_named_after_what_they_show() -> None:
 
 
 def test_a_figure_says_whose_client_it_shows() -> None:
-    (one,) = studies()["in_sequence"].figures
-    assert one.file == "quic-medium-picoquic-picoquic-ack_ratio.svg"
-    made = [
-        build_matrix(Request(catalogue().find_scenarios([one.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
+    (figure,) = studies()["in_sequence"].figures
+    assert figure.file == "quic-medium-picoquic-picoquic-ack_ratio.svg"
+    cells = [
+        build_matrix(Request(catalogue().find_scenarios([figure.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
                       engine="virtual"), images(client, "picoquic"), SIM, KNOWN)[0]
         for client in ("picoquic", "ngtcp2")
     ]  # fmt: skip
-    found = [CellResult(cell, (), judge(cell.scenario, (), []), ()) for cell in made]
-    assert [one.is_of(result) for result in found] == [True, False]
+    cell_results = [CellResult(cell, (), judge(cell.scenario, (), []), ()) for cell in cells]
+    assert [figure.is_of(result) for result in cell_results] == [True, False]
 
 
 def test_tables_of_flows(snapshot: SnapshotAssertion) -> None:
-    found = [*background(), *sharing()]
-    document = metrics_document(found)
+    cell_results = [*background(), *sharing()]
+    document = metrics_document(cell_results)
     assert render_markdown(document) == snapshot
     content = document.data
     assert content["schema"] == 1
     # It was so in the first run of each.
     why = "mean_srtt of flow 0: left out, nothing shows it"
-    assert [absences(result) for result in found] == [[f"{why} (1 of 2 runs)"], [why]]
+    assert [absences(result) for result in cell_results] == [[f"{why} (1 of 2 runs)"], [why]]

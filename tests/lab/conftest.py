@@ -151,13 +151,13 @@ def harness(tmp_path: Path) -> Harness:
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     """Make all images once, so that no test waits for them inside its own time."""
-    made = Harness(tmp_path_factory.mktemp("warm"))
+    warm_harness = Harness(tmp_path_factory.mktemp("warm"))
     process = subprocess.run(
         [sys.executable, "-m", "harness.cli", "images"],
         capture_output=True, text=True, cwd=ROOT, timeout=3600, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    return made
+    return warm_harness
 
 
 def left_overs() -> list[str]:

@@ -19,6 +19,6 @@ def test_what_a_second_connection_does(warm: Harness, harness: Harness, scenario
     process = harness.run(scenario, *asked, "--repeat", "1", "--engine", "virtual", "--no-figures")
     assert process.returncode == 0, process.stderr
     (file,) = harness.store.glob("runs/*/*/measured.json")
-    observed = {one["parameter"]: one for one in json.loads(file.read_text())["observed"]}
+    observed = {observation["parameter"]: observation for observation in json.loads(file.read_text())["observed"]}
     phases = observed["careful_resume"]
     assert course(phases["value"]) == expected, phases["source"]

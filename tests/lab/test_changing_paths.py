@@ -111,13 +111,13 @@ CASES: dict[str, dict[str, Any]] = {
 def cells(warm: Harness, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Cells of 5 MB from ngtcp2 over each path, in virtual time."""
     harness = Harness(tmp_path_factory.mktemp("changing"))
-    made = {}
+    by_name = {}
     for name, case in CASES.items():
         file = harness.scenario(name, flows=[{"download": "5 MB"}], milestones=["5 MB"], timeout="60 s", **case)
-        (made[name],) = harness.cells(
+        (by_name[name],) = harness.cells(
             file, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual", "--repeat", "1"
         )
-    return made
+    return by_name
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -125,10 +125,10 @@ def test_a_fall_of_the_rate_ends_with_itself(cells: dict[str, dict[str, Any]], n
     """5 MB take 2.1 s at the line's rate, and 0.2 s are missing; a packet at 1 kbit/s took 12 s before."""
     cell = cells[name]
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
-    completion = next(one for name, one in cell["measurements"].items() if name.endswith("completion"))
+    completion = next(measurement for name, measurement in cell["measurements"].items() if name.endswith("completion"))
     assert completion["median"] < 4
-    (told,) = cell["because"]
-    line = sum(part["seconds"] for part in told["parts"] if part["state"] == "line_rate")
+    (breakdown,) = cell["because"]
+    line = sum(part["seconds"] for part in breakdown["parts"] if part["state"] == "line_rate")
     assert line < 2.5
 
 
@@ -140,7 +140,11 @@ def test_each_change_loses_packets_of_its_own(warm: Harness, harness: Harness) -
     file = harness.scenario("phases", path=path, flows=[{"download": "5 MB"}], milestones=["5 MB"], timeout="60 s")
     cell = harness.cell(file, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual", "--repeat", "1")
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
-    (share,) = [one["median"] for name, one in cell["measurements"].items() if name.endswith("loss_drops_to_client")]
+    (share,) = [
+        measurement["median"]
+        for name, measurement in cell["measurements"].items()
+        if name.endswith("loss_drops_to_client")
+    ]
     assert 15 <= share <= 70  # of about 3800 packets
 
 
@@ -154,8 +158,8 @@ def test_what_waits_for_a_longer_delay_is_not_late(warm: Harness, harness: Harne
         parameters={"server.congestion_control": "reno"},
     )  # fmt: skip
     cell = harness.cell(file, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual", "--repeat", "1")
-    (told,) = cell["because"]
-    late = sum(part["seconds"] for part in told["parts"] if part["state"] == "acknowledgements")
+    (breakdown,) = cell["because"]
+    late = sum(part["seconds"] for part in breakdown["parts"] if part["state"] == "acknowledgements")
     assert late < 0.5
 
 

@@ -21,9 +21,9 @@ FAULTS, SEED, SHARE = 12, 1, 6
 
 @pytest.fixture
 def chaos(warm: Harness, tmp_path: Path) -> Iterator[Chaos]:
-    made = Chaos(tmp_path / "chaos")
-    yield made
-    made.clear(all_of_it=False)
+    campaign = Chaos(tmp_path / "chaos")
+    yield campaign
+    campaign.clear(all_of_it=False)
 
 
 def test_twelve_faults_of_the_ground_stay_the_ground_s(chaos: Chaos) -> None:

@@ -54,10 +54,10 @@ def moved(warm: Harness, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple
         names = [name for name, own in MOVERS if own == how and name not in absent]
         moves = [{"at": f"{AT_MS} ms", "to": "other", "how": how}]
         case = _scenario(harness, how, [{"download": "2 MB", "moves": moves}])
-        found = harness.cells(
+        measured_cells = harness.cells(
             case, "--clients", ",".join(names), "--servers", SERVER, "--repeat", "1", "--engine", "virtual"
         )
-        cells |= {(cell["client"], how): cell for cell in found}
+        cells |= {(cell["client"], how): cell for cell in measured_cells}
     return cells
 
 

@@ -65,7 +65,7 @@ class Machine:
 
     def guests(self) -> dict[int, int]:
         """The lab kernels that run there: process → the worker's."""
-        return {int(one): int(worker) for one, worker in map(str.split, self.python(_GUESTS).splitlines())}
+        return {int(guest): int(worker) for guest, worker in map(str.split, self.python(_GUESTS).splitlines())}
 
     def output(self) -> str:
         process = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=False)
@@ -133,7 +133,7 @@ def _start(machine: Machine, scheduler: str, network: str, certificates: Path, n
         "--env", "PYTHONPATH=/opt/ours:/opt/packages", "--env", "PYTHONDONTWRITEBYTECODE=1",
         # Where Python is a program and a library, it looks for that where it was installed.
         "--env", f"LD_LIBRARY_PATH={_HOME / 'lib'}",
-        *(word for one in sorted(ours) for word in ("--volume", one)),
+        *(word for volume in sorted(ours) for word in ("--volume", volume)),
         "debian:trixie-slim", *_idle(), _INTERPRETER, "-m", "distributed.cli.dask_worker", scheduler, "--nthreads", "1",
         "--nworkers", "1", "--no-dashboard", "--local-directory", "/ram", "--tls-ca-file", "/certificates/ca.pem",
         "--tls-cert", "/certificates/cert.pem", "--tls-key", "/certificates/key.pem",
@@ -142,12 +142,12 @@ def _start(machine: Machine, scheduler: str, network: str, certificates: Path, n
 
 def _runs(store: Path) -> dict[str, dict[str, object]]:
     """Cell → what is the same of a run wherever it is made."""
-    found = {}
+    runs = {}
     for file in sorted(store.glob("runs/*/*/run.json")):
         run = json.loads(file.read_text())
         same = ("outcome", "captures", "artefacts", "trail", "transfers", "virtual", "cpu", "effective", "random")
-        found["/".join(file.parts[-3:-1])] = {name: run[name] for name in same}
-    return found
+        runs["/".join(file.parts[-3:-1])] = {name: run[name] for name in same}
+    return runs
 
 
 def _entries(store: Path) -> set[str]:
@@ -176,31 +176,31 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
             # How programs are entered is asked of the workers, and changes nothing of what comes out below.
             env=os.environ | {"HARNESS_CACHE": str(CACHE), "HARNESS_ENTRY": "trap"},
         )  # fmt: skip
-    found: list[tuple[Machine, int]] = []
+    busy_workers: list[tuple[Machine, int]] = []
 
     def mid_run() -> bool:
         """A guest runs, and something has finished, so that it could be made again by mistake."""
-        assert driver.poll() is None, path.read_text() + "".join(one.output() for one in cluster.machines)
+        assert driver.poll() is None, path.read_text() + "".join(machine.output() for machine in cluster.machines)
         if not list(harness.store.glob("runs/*/0/run.json")):
             return False
-        found[:] = [(one, worker) for one in cluster.machines for worker in one.guests().values()]
-        return bool(found)
+        busy_workers[:] = [(machine, worker) for machine in cluster.machines for worker in machine.guests().values()]
+        return bool(busy_workers)
 
     try:
         wait_for(mid_run, 600)
         first = {file: file.stat().st_ino for file in harness.store.glob("runs/*/0/run.json")}
-        killed, worker = found[0]
+        killed, worker = busy_workers[0]
         killed.python(f"import os; os.kill({worker}, 9)")
         assert driver.wait(900) == 0, path.read_text()
     finally:
         driver.kill()
         driver.wait()
-    told = path.read_text()
+    output = path.read_text()
     # A line a run that finished: each of them once.
-    assert told.count(": completed") == 4 and "done: 4 runs" in told, told
+    assert output.count(": completed") == 4 and "done: 4 runs" in output, output
     assert {file: file.stat().st_ino for file in first} == first and not list(harness.store.glob("runs/*/replaced"))
-    assert "4 runs made twice, on different workers: the same" in told, told
-    assert "2 workers on 2 machines, 2 cores" in told
+    assert "4 runs made twice, on different workers: the same" in output, output
+    assert "2 workers on 2 machines, 2 cores" in output
     for machine in cluster.machines:
         _wait_for_no_guest(machine)
         assert machine.python("import os; print([n for n in os.listdir('/ram') if n.startswith('quic-lab.')])") == "[]"

@@ -16,10 +16,10 @@ STACKS = "aioquic,go-x-net,kwik,msquic,ngtcp2,picoquic,quic-go,quiche,quinn,s2n-
 
 
 def cell(harness: Harness, case: str, client: str, server: str, *words: str) -> dict[str, Any]:
-    (found,) = harness.cells(
+    (measured_cell,) = harness.cells(
         case, "--clients", client, "--servers", server, "--repeat", "1", "--engine", "virtual", *words
     )
-    return found
+    return measured_cell
 
 
 @pytest.mark.parametrize("stack", STACKS.split(","))
@@ -29,14 +29,14 @@ def test_an_idle_timeout_has_its_own_word(warm: Harness, stack: str) -> None:
         "idle", path={**SLOW, "blackhole": {"after": "3 s", "lasts": "90 s"}}, flows=[{"download": "5 MB"}],
         milestones=[], timeout="120 s",
     )  # fmt: skip
-    found = cell(warm, case, stack, stack, "--set", "idle_timeout=5s")
-    assert found["outcomes"] == {"idle_timeout": 1}, found["sentence"]
-    assert (found["verdict"], found["reason"]) == ("fail", "idle_timeout_client")
-    (told,) = found["unfinished"]
-    assert told["dark"] == [[3, 93]]
+    idle_cell = cell(warm, case, stack, stack, "--set", "idle_timeout=5s")
+    assert idle_cell["outcomes"] == {"idle_timeout": 1}, idle_cell["sentence"]
+    assert (idle_cell["verdict"], idle_cell["reason"]) == ("fail", "idle_timeout_client")
+    (unfinished,) = idle_cell["unfinished"]
+    assert unfinished["dark"] == [[3, 93]]
     # tquic's client begins anew, again and again, until the path is back.
-    assert stack == "tquic" or 2.9 < told["progress"] < 3.2
-    ending = next(one for one in told["endings"] if one["witness"] == "client")
+    assert stack == "tquic" or 2.9 < unfinished["progress"] < 3.2
+    ending = next(ending for ending in unfinished["endings"] if ending["witness"] == "client")
     assert ending["at"] is None or 7.5 < ending["at"] < 20
 
 
@@ -46,15 +46,15 @@ def test_a_delay_of_minutes_is_nobody_s_crash(warm: Harness) -> None:
         "far", path={"forward": {"rate": "1 Mbit/s", "delay": "61 s"}, "return": {"rate": "1 Mbit/s", "delay": "20 ms"}},
         flows=[{"download": "10 kB"}], milestones=[], timeout="2000 s",
     )  # fmt: skip
-    found = cell(warm, case, "quinn", "quinn", "--set", "idle_timeout=1800s")
-    assert "crashed" not in found["outcomes"] and "infrastructure" not in found["outcomes"], found["sentence"]
-    assert found["link"]["valid"]
+    delayed = cell(warm, case, "quinn", "quinn", "--set", "idle_timeout=1800s")
+    assert "crashed" not in delayed["outcomes"] and "infrastructure" not in delayed["outcomes"], delayed["sentence"]
+    assert delayed["link"]["valid"]
 
 
 def test_datagrams_above_the_mtu_are_told(warm: Harness) -> None:
     case = warm.scenario(
         "mtu", path={**SLOW, "mtu": 1280}, flows=[{"download": "1 MB"}], milestones=[], timeout="20 s"
     )  # fmt: skip
-    found = cell(warm, case, "quic-go", "quiche")
-    (told,) = found["unfinished"]
-    assert told["server"]["oversize"] > 0 and "exceeded the MTU" in told["sentence"]
+    oversize_cell = cell(warm, case, "quic-go", "quiche")
+    (unfinished,) = oversize_cell["unfinished"]
+    assert unfinished["server"]["oversize"] > 0 and "exceeded the MTU" in unfinished["sentence"]

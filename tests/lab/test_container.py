@@ -30,12 +30,12 @@ USER = 4321
 def image(place: str) -> Iterator[str]:
     """The name of the image in the registry, from which it was pulled."""
     name = f"{place}/quic-lab-test/harness:1"
-    made = subprocess.run(
+    build = subprocess.run(
         [sys.executable, "-m", "harness.cli", "images", "ngtcp2", "--container", name],
         capture_output=True, text=True, cwd=ROOT, timeout=600, check=False, env={**os.environ, "HARNESS_CACHE": str(CACHE)},
     )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    assert f"made {name}: " in made.stderr
+    assert build.returncode == 0, build.stderr
+    assert f"made {name}: " in build.stderr
     docker("push", "--quiet", name)
     # By all names that it has here, but for those that somebody else gave it.
     names = docker("image", "inspect", "--format", '{{join .RepoTags " "}}', name).split()
@@ -75,12 +75,12 @@ def test_virtual_time_needs_no_socket_no_root_and_no_network_and_is_the_same_to_
     harness: Harness, image: str, cache: str, tmp_path: Path
 ) -> None:
     words = tiny(harness)
-    made = contained(
+    process = contained(
         image, "--user", str(USER), "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--network", "none",
         "--volume", cache, "--volume", f"{harness.folder}:/work", "--workdir", "/work", "IMAGE", *words,
     )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    assert "engine virtual" in made.stdout and "● measured" in made.stdout
+    assert process.returncode == 0, process.stderr
+    assert "engine virtual" in process.stdout and "● measured" in process.stdout
     run, measured = only_run(harness.folder / "results")
     assert (harness.folder / "results" / "runs").stat().st_uid == USER
 
@@ -116,12 +116,12 @@ def test_results_belong_to_the_owner_of_their_folder(harness: Harness, image: st
     store.mkdir()
     os.chown(store, USER, USER)
     words = tiny(harness)
-    made = contained(
+    process = contained(
         image, "--volume", cache, "--volume", f"{store}:/results",
         "--volume", f"{harness.folder / words[1]}:/{words[1]}:ro", "IMAGE", words[0], f"/{words[1]}", *words[2:],
     )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    assert "no folder is mounted" not in made.stderr
+    assert process.returncode == 0, process.stderr
+    assert "no folder is mounted" not in process.stderr
     assert {path.stat().st_uid for path in store.rglob("*")} == {USER}
 
 
@@ -135,12 +135,12 @@ def test_real_time_through_the_socket(harness: Harness, image: str) -> None:
     assert "the Docker daemon does not see /results, /cache, /tmp of this container by these paths" in refused.stderr
     assert '-v "$PWD:$PWD" -w "$PWD" -v /tmp:/tmp' in refused.stderr
     assert not list(harness.folder.glob("runs/*"))
-    made = contained(
+    process = contained(
         image, "--pid", "host", "--cgroupns", "host", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup:ro",
         "--volume", f"{SOCKET}:{SOCKET}", "--volume", "/tmp:/tmp", "--volume", f"{here}:{here}", "--workdir", here,
         "IMAGE", *words,
     )  # fmt: skip
-    assert made.returncode in (0, 3), made.stderr
+    assert process.returncode in (0, 3), process.stderr
     run, _ = only_run(harness.folder / "results")
     assert run["cell"]["engine"] == "compose"
-    assert run["outcome"]["status"] == "completed", made.stderr
+    assert run["outcome"]["status"] == "completed", process.stderr

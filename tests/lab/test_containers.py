@@ -46,8 +46,8 @@ def _containers() -> dict[str, dict[str, Any]]:
     """Service → what Docker says of its container."""
     label = ("--filter", "label=org.quic-lab.owner")
     process = subprocess.run(["docker", "ps", "--quiet", *label], capture_output=True, text=True, check=True)
-    made = _asked("docker", "inspect", *process.stdout.split()) if process.stdout.split() else []
-    return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in made}
+    inspections = _asked("docker", "inspect", *process.stdout.split()) if process.stdout.split() else []
+    return {inspection["Config"]["Labels"]["com.docker.compose.service"]: inspection for inspection in inspections}
 
 
 def _kind(service: str) -> str:
@@ -66,9 +66,9 @@ def _names(mask: str) -> frozenset[str]:
     return frozenset(names.get(bit, str(bit)) for bit in range(64) if value >> bit & 1)
 
 
-def _check(service: str, made: dict[str, Any], row: Row) -> None:
+def _check(service: str, container: dict[str, Any], row: Row) -> None:
     """A container has what its row says, as Docker tells and as its processes do."""
-    host = made["HostConfig"]
+    host = container["HostConfig"]
     assert host["CapDrop"] == ["ALL"] and not host["Privileged"] and not host["Devices"], service
     assert {name.removeprefix("CAP_") for name in host["CapAdd"]} == row.capabilities, service
     assert host["SecurityOpt"] == ["no-new-privileges:true"], service
@@ -86,9 +86,9 @@ def _check(service: str, made: dict[str, Any], row: Row) -> None:
     else:
         assert host["NetworkMode"] == "host", service
     top = subprocess.run(
-        ["docker", "top", made["Id"], "-o", "pid"], capture_output=True, text=True, check=True
+        ["docker", "top", container["Id"], "-o", "pid"], capture_output=True, text=True, check=True
     ).stdout.split()[1:]
-    assert str(made["State"]["Pid"]) in top
+    assert str(container["State"]["Pid"]) in top
     for pid in map(int, top):
         try:
             status = _status(pid)
@@ -130,12 +130,12 @@ def _came(sockets: list[socket.socket], seconds: float = 0.2) -> list[str]:
 
 def _targets(interfaces: list[dict[str, Any]]) -> list[str]:
     """This machine's addresses with the MAC address of a lab's bridge, and those that Docker gives such a bridge."""
-    mac = next(one["address"] for one in interfaces if one["ifname"] == "quic-lab0")
+    mac = next(interface["address"] for interface in interfaces if interface["ifname"] == "quic-lab0")
     own = [
         address["local"]
-        for one in interfaces
-        if one["ifname"] != "lo" and not one["ifname"].startswith("veth")
-        for address in one["addr_info"]
+        for interface in interfaces
+        if interface["ifname"] != "lo" and not interface["ifname"].startswith("veth")
+        for address in interface["addr_info"]
     ]
     # By the address that a kernel makes of the MAC, too (RFC 4291, appendix A).
     eight = [int(part, 16) for part in mac.split(":")]
@@ -161,17 +161,17 @@ def test_running_containers_have_what_the_docs_say_and_reach_nothing_but_the_lab
             assert len(_came(sockets)) == 1
             # Another harness may have the machine for a while.
             wait_for(lambda: _ready(harness) or process.poll() is not None, 300)
-            made = _containers()
-            assert {_kind(service) for service in made} == rows.keys()
+            inspected = _containers()
+            assert {_kind(service) for service in inspected} == rows.keys()
             interfaces = _asked("ip", "-json", "address")
-            inside = ["docker", "exec", made["client0"]["Id"], "python3", "-c", PROGRAM, str(port)]
+            inside = ["docker", "exec", inspected["client0"]["Id"], "python3", "-c", PROGRAM, str(port)]
             assert _asked(*inside, *_targets(interfaces)) == []
             assert _came(sockets) == []
-        for service, one in made.items():
-            _check(service, one, rows[_kind(service)])
-        for one in interfaces:
-            if one["ifname"].startswith("quic-lab"):
-                assert one["addr_info"] == [] and "NOARP" in one["flags"], one
+        for service, container in inspected.items():
+            _check(service, container, rows[_kind(service)])
+        for interface in interfaces:
+            if interface["ifname"].startswith("quic-lab"):
+                assert interface["addr_info"] == [] and "NOARP" in interface["flags"], interface
         process.wait(60)
     finally:
         process.send_signal(signal.SIGINT)

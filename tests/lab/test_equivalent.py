@@ -71,11 +71,11 @@ class Repository:
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """The copy, with a reference of three cells."""
     harness = Harness(tmp_path_factory.mktemp("equivalent"))
-    made = Repository(harness.folder / "checkout", harness.folder / "reference")
-    copy_tracked_files(ROOT, made.folder, ":!results/reference")
-    made.git("init", "--quiet")
-    made.git("add", "--all")
-    made.git("commit", "--quiet", "--message", "As it was")
+    checkout = Repository(harness.folder / "checkout", harness.folder / "reference")
+    copy_tracked_files(ROOT, checkout.folder, ":!results/reference")
+    checkout.git("init", "--quiet")
+    checkout.git("add", "--all")
+    checkout.git("commit", "--quiet", "--message", "As it was")
     scenarios = [
         # Two certificates, so that the next cell does not stand for this one.
         harness.scenario("short", path=SHORT, certificates=2),
@@ -85,11 +85,11 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     cells = harness.cells(*scenarios, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual")
     assert [cell["outcomes"] for cell in cells] == [{"completed": 1}] * 3
     for scenario in scenarios:
-        process = made.harness(
-            "keep", scenario, "--store", str(harness.store), "--into", str(made.reference), module="tools.reference"
+        process = checkout.harness(
+            "keep", scenario, "--store", str(harness.store), "--into", str(checkout.reference), module="tools.reference"
         )
         assert process.returncode == 0, process.stderr
-    return made
+    return checkout
 
 
 @pytest.fixture
@@ -109,19 +109,19 @@ def test_a_renamed_module_keeps_the_results(repository: Repository) -> None:
     for folder, old, new in (("harness", "errors", "failures"), ("images/sim/simulator", "neighbours", "peers")):
         repository.git("mv", f"{folder}/{old}.py", f"{folder}/{new}.py")
     _stored_are(repository, 0)
-    code, said, text = repository.equivalent()
+    code, answer, text = repository.equivalent()
     assert code == 0, text
-    assert said["proven"]
-    assert {(item["kind"], item["name"]) for item in said["changed"]} == {("engine", "virtual"), ("simulator", "sim")}
-    assert len(said["cells"]) == 3
-    assert {cell["by"] for cell in said["cells"]} == {"the reference"}
+    assert answer["proven"]
+    assert {(item["kind"], item["name"]) for item in answer["changed"]} == {("engine", "virtual"), ("simulator", "sim")}
+    assert len(answer["cells"]) == 3
+    assert {cell["by"] for cell in answer["cells"]} == {"the reference"}
     # The results are there again, and nothing is left to prove.
     _stored_are(repository, 3)
-    code, said, text = repository.equivalent()
-    assert (code, said["changed"]) == (0, []), text
-    code, said, text = repository.equivalent("--again")
+    code, answer, text = repository.equivalent()
+    assert (code, answer["changed"]) == (0, []), text
+    code, answer, text = repository.equivalent("--again")
     assert code == 0, text
-    assert [entry["holds"] for entry in said["entries"][-2:]] == [True, True]
+    assert [entry["holds"] for entry in answer["entries"][-2:]] == [True, True]
 
 
 def _stored_are(repository: Repository, count: int) -> None:
@@ -146,31 +146,31 @@ def test_one_packet_less_in_the_queue_is_caught(repository: Repository) -> None:
         "images/sim/simulator/plan.py", 'setup=raw["setup"],',
         'setup=[["18486" if word == "20000" else word for word in command] for command in raw["setup"]],',
     )  # fmt: skip
-    code, said, text = repository.equivalent()
-    assert (code, said["proven"]) == (1, False), text
-    differing = {cell["scenario"] for cell in said["cells"] if cell["differs"]}
+    code, answer, text = repository.equivalent()
+    assert (code, answer["proven"]) == (1, False), text
+    differing = {cell["scenario"] for cell in answer["cells"] if cell["differs"]}
     assert differing == {"short", "changing"}
     # The base has made them again, and the packet at which they part is shown.
-    assert {cell["by"] for cell in said["cells"] if cell["differs"]} == {"the base"}
+    assert {cell["by"] for cell in answer["cells"] if cell["differs"]} == {"the base"}
     assert "ngtcp2→ngtcp2" in text and "capture: packet" in text
     assert repository.ledger.read_text() == ledger
 
 
 def test_one_packet_more_in_netem_is_another_lab(repository: Repository) -> None:
     repository.edit("harness/netem/bounds.py", "return 1000 + math.ceil", "return 1001 + math.ceil")
-    code, said, text = repository.equivalent()
-    assert (code, said["changed"], len(said["other_labs"])) == (1, [], 3)
+    code, answer, text = repository.equivalent()
+    assert (code, answer["changed"], len(answer["other_labs"])) == (1, [], 3)
     assert "another lab: " in text and "ngtcp2→ngtcp2" in text
 
 
 def test_what_alters_some_cells_is_accepted_for_the_others_alone(repository: Repository) -> None:
     repository.edit("images/sim/simulator/plan.py", '(item["at_ns"] / 1e9, item', '(item["at_ns"] / 1e9 + 0.01, item')
-    code, said, text = repository.equivalent()
-    assert (code, said["proven"]) == (1, False), text
-    assert {cell["scenario"] for cell in said["cells"] if cell["differs"]} == {"changing"}
-    assert "changes" in said["suggestion"]
-    code, said, text = repository.equivalent("--except", "changes")
-    assert (code, said["proven"], said["outside"]) == (0, True, 1), text
+    code, answer, text = repository.equivalent()
+    assert (code, answer["proven"]) == (1, False), text
+    assert {cell["scenario"] for cell in answer["cells"] if cell["differs"]} == {"changing"}
+    assert "changes" in answer["suggestion"]
+    code, answer, text = repository.equivalent("--except", "changes")
+    assert (code, answer["proven"], answer["outside"]) == (0, True, 1), text
     assert "except: [" in repository.ledger.read_text()
     # The cell with changes is of other bits now, and is the only one.
     _stored_are(repository, 2)

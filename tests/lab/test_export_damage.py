@@ -67,11 +67,11 @@ def _run(
         capture_output=True, text=True, cwd=ROOT, timeout=300, check=False,
         env={**os.environ, "HARNESS_CACHE": str(cache), **overrides},
     )  # fmt: skip
-    found = [json.loads(file.read_text()) for file in (harness.folder / store).glob("runs/*/0/run.json")]
-    return process, found[0] if found else {}
+    runs = [json.loads(file.read_text()) for file in (harness.folder / store).glob("runs/*/0/run.json")]
+    return process, runs[0] if runs else {}
 
 
-def _said(run: dict[str, Any]) -> list[str]:
+def _other_warnings(run: dict[str, Any]) -> list[str]:
     """What a run says, but for what a machine without CPUID faulting says of every run."""
     return [warning for warning in run["warnings"] if warning != HOST_CPU]
 
@@ -82,7 +82,7 @@ def test_a_damaged_export_is_made_anew_and_the_run_is_right(
 ) -> None:
     cache = own_cache(harness.folder / "cache", "ngtcp2")
     _, sound = _run(harness, cache.folder, "sound")
-    assert sound["outcome"]["status"] == "completed" and _said(sound) == []
+    assert sound["outcome"]["status"] == "completed" and _other_warnings(sound) == []
     part = "opt/lab/linux" if damage is cut_kernel else "usr/bin/gtlsclient"
     (root,) = (file.parents[len(Path(part).parts) - 1] for file in cache.roots.glob(f"*/rootfs/{part}"))
     words = damage(root)
@@ -90,7 +90,7 @@ def test_a_damaged_export_is_made_anew_and_the_run_is_right(
     process, again = _run(harness, cache.folder, "damaged")
     assert again["outcome"]["status"] == "completed", process.stderr
     assert again["captures"] == sound["captures"]
-    (text,) = _said(again)
+    (text,) = _other_warnings(again)
     assert words in text and str(root.parent) in text
 
 

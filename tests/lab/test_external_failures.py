@@ -35,10 +35,10 @@ def _run_and(harness: Harness, words: tuple[str, ...], act: Callable[[subprocess
     )  # fmt: skip
     try:
         act(process)
-        text, talk = process.communicate(timeout=200)
+        text, errors = process.communicate(timeout=200)
     finally:
         process.kill()
-    assert text, talk
+    assert text, errors
     cells: list[Any] = json.loads(text)["cells"]
     return cells
 
@@ -104,7 +104,7 @@ def test_who_is_killed_from_outside_is_run_again(
 
     (cell,) = _run_and(harness, (harness.scenario("killed", **LONG), *NGTCP2), act)
     assert cell["outcomes"].keys() <= {"completed", "infrastructure"}
-    outcome = next(one for one in _replaced(harness) if one["reason"] == "killed")
+    outcome = next(replaced for replaced in _replaced(harness) if replaced["reason"] == "killed")
     assert outcome["status"] == "infrastructure"
     assert words in outcome["detail"]
     assert left_overs() == []
@@ -142,16 +142,24 @@ def test_a_starved_run_counts_for_nothing_and_is_made_again(warm: Harness, harne
     (cell,) = _run_and(harness, (harness.scenario("starved", **LONG), *NGTCP2), act)
     assert cell["outcomes"].keys() <= {"completed", "infrastructure"}
     spoilt = [json.loads(file.read_text()) for file in sorted(harness.store.glob("runs/*/replaced/*/measured.json"))]
-    shares = {one["name"]: one["value"] for one in spoilt[0]["measurements"] if one["name"].startswith("waiting_")}
+    shares = {
+        measurement["name"]: measurement["value"]
+        for measurement in spoilt[0]["measurements"]
+        if measurement["name"].startswith("waiting_")
+    }
     assert shares["waiting_server"] > 2 * STARVED
-    assert any(said.startswith("server0 waited for a processor") for said in spoilt[0]["starved"])
+    assert any(reason.startswith("server0 waited for a processor") for reason in spoilt[0]["starved"])
     assert left_overs() == []
 
 
 def test_a_free_run_counts(warm: Harness, harness: Harness) -> None:
     cell = harness.cell(harness.scenario("free", **LONG), *NGTCP2)
     content = json.loads(next(harness.store.glob("runs/*/0/measured.json")).read_text())
-    shares = {one["name"]: one["value"] for one in content["measurements"] if one["name"].startswith("waiting_")}
+    shares = {
+        measurement["name"]: measurement["value"]
+        for measurement in content["measurements"]
+        if measurement["name"].startswith("waiting_")
+    }
     assert content["starved"] == []
     assert shares.keys() == {"waiting_client", "waiting_server", "waiting_sim"}
     assert max(shares.values()) < STARVED

@@ -32,7 +32,7 @@ VIRTUAL = ("--engine", "virtual", "--repeat", "1")
 
 
 def _medians(cell: dict[str, Any]) -> dict[str, float]:
-    return {name: one["median"] for name, one in cell["measurements"].items()}
+    return {name: measurement["median"] for name, measurement in cell["measurements"].items()}
 
 
 def _values(measured: dict[str, Any]) -> dict[str, float]:
@@ -85,7 +85,7 @@ def test_tcp_does_what_is_asked_of_its_role(warm: Harness, harness: Harness, ask
     file = harness.scenario("asked", path=lossy, flows=[{"kind": "tcp", "download": "500 kB"}], milestones=[])
     cell = harness.cell(file, *VIRTUAL, "--set", f"server.congestion_control={asked}")
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
-    seen = {(one["role"], one["parameter"]): one["value"] for one in cell["observed"]}
+    seen = {(observation["role"], observation["parameter"]): observation["value"] for observation in cell["observed"]}
     assert seen["server", "congestion_control"] == asked
     assert cell["effective_parameters"] == {"flow0.server.congestion_control": asked}
 
@@ -157,7 +157,7 @@ def test_the_kernels_of_a_flow_are_set_as_asked(engine: str, warm: Harness, harn
     (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
     run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
     assert run["outcome"]["status"] == "completed", run["outcome"]
-    seen = {one["parameter"]: one["value"] for one in measured["observed"]}
+    seen = {observation["parameter"]: observation["value"] for observation in measured["observed"]}
     assert seen["initial_cwnd"] == 40
     assert 29 < seen["initial_rwnd"] < 32
     # Half of a buffer is data, or somewhat more.

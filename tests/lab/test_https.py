@@ -21,7 +21,7 @@ def _resumed(harness: Harness) -> list[str]:
 def _check(cell: dict[str, Any]) -> None:
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
-    value = {name: one["median"] for name, one in cell["measurements"].items()}
+    value = {name: measurement["median"] for name, measurement in cell["measurements"].items()}
     # A round trip of 40 ms for the connection, one for TLS, one for the request, and 1 MB at 20 Mbit/s.
     assert 0.08 <= value["handshake"] < 0.12
     for name in ("completion", "repeat_completion"):

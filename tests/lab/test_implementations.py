@@ -83,12 +83,12 @@ def test_a_sweep_carries_its_parameters(harness: Harness, warm: Harness) -> None
         harness.scenario("sweep", vary={"client.ack_ratio": [2, 8]}), "--clients", "ngtcp2,quiche", "--servers", "ngtcp2",
         "--vary", "path.down.delay=10ms,30ms", "--repeat", "1", "--engine", "virtual",
     )  # fmt: skip
-    found = {
+    by_parameters = {
         (item["client"], item["parameters"]["client.ack_ratio"], item["parameters"]["path.down.delay"]): item
         for item in cells
     }
-    assert len(found) == 8
-    for (client, ratio, delay), cell in found.items():
+    assert len(by_parameters) == 8
+    for (client, ratio, delay), cell in by_parameters.items():
         if client == "quiche":
             assert cell["verdict"] == "unsupported"
             assert "quiche cannot set ack_ratio as a client" in cell["sentence"]

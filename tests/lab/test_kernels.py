@@ -88,17 +88,17 @@ def run_guest(
 
 def _processes(own: int) -> list[int]:
     """Processes of the host behind the programs of guests that this process has started."""
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
             name = (folder / "comm").read_text().strip()
             if name == "uml-userspace" and own in _ancestors(int(folder.name)):
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except (OSError, IndexError):
             continue
-    return found
+    return pids
 
 
 def _ancestors(process: int) -> Iterator[int]:
@@ -113,11 +113,11 @@ def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> No
         capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
     )  # fmt: skip
     assert process.stdout, process.stderr
-    found = json.loads(process.stdout)
-    assert process.returncode == 0, found
-    assert found["same"] == len(found["cells"]) == 6
-    assert all(not one["differs"] for one in found["cells"])
-    assert len({one[role] for one in found["cells"] for role in ("client", "server")}) > 2
+    comparison = json.loads(process.stdout)
+    assert process.returncode == 0, comparison
+    assert comparison["same"] == len(comparison["cells"]) == 6
+    assert all(not cell["differs"] for cell in comparison["cells"])
+    assert len({cell[role] for cell in comparison["cells"] for role in ("client", "server")}) > 2
 
 
 def test_primitives_of_both_ways_are_timed(warm: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,16 +135,16 @@ def test_primitives_of_both_ways_are_timed(warm: Harness, tmp_path: Path, monkey
 @pytest.mark.parametrize("entry", ["host", "trap", "inproc"])
 def test_a_wild_pointer_finds_nothing_of_the_kernel(warm: Harness, tmp_path: Path, entry: str) -> None:
     _, lines = run_guest(tmp_path, WILD, entry)
-    found = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("["))
+    answers = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("["))
     assert "alive" in lines, lines
-    assert found["entry"].split()[0] == entry
+    assert answers["entry"].split()[0] == entry
     unwritable = ["code", "constants", "null", "low", "stack", "between", "end"]
-    if "keys" in found["entry"] or entry == "host":
+    if "keys" in answers["entry"] or entry == "host":
         # Without protection keys what the kernel writes to itself can be reached; nobody is entered so unasked.
         unwritable += ["memory", "secrets"]
-    assert {name: found[name] for name in unwritable} == dict.fromkeys(unwritable, str(int(signal.SIGSEGV)))
+    assert {name: answers[name] for name in unwritable} == dict.fromkeys(unwritable, str(int(signal.SIGSEGV)))
     # ENOMEM
-    assert (found["fixed"], found["brk"]) == ("12", "12")
+    assert (answers["fixed"], answers["brk"]) == ("12", "12")
 
 
 @pytest.mark.parametrize("entry", ["host", "inproc"])

@@ -152,7 +152,7 @@ def test_a_client_moves_in_real_time(harness: Harness) -> None:
     for attempt in range(ATTEMPTS):
         view = _run(_apart(harness, attempt), "real", moves, REBINDS)
         measured = json.loads((view.folder / "measured.json").read_text())
-        path_late = [one / 1e3 for one in measured["link"]["changes_late_ms"]]
+        path_late = [late_ms / 1e3 for late_ms in measured["link"]["changes_late_ms"]]
         assert len(path_late) == 2 and min(path_late) >= 0, path_late
         client_late = _late(view)
         in_time = -EARLY["compose"] <= client_late <= LATE["compose"] and max(path_late) <= PATH_LATE

@@ -86,7 +86,7 @@ class Bench:
         diary = view.path("sim/events.jsonl")
         assert diary is not None
         return Seen(
-            delivered=[bool(one) for one in view.to_client.arrived],
+            delivered=[bool(arrived) for arrived in view.to_client.arrived],
             first_counts=list(zip(counted["packets"].to_list(), counted["drops"].to_list(), strict=True)),
             datagrams=len(view.left.t_ns),
             starts=sum(json.loads(line)["event"] == "start" for line in diary.read_text().splitlines()),
@@ -98,9 +98,9 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    with machine_lock("compose", lambda: None), closing(made.engine):
-        yield made
+    networks_bench = Bench(tmp_path)
+    with machine_lock("compose", lambda: None), closing(networks_bench.engine):
+        yield networks_bench
 
 
 def _simulators(*state: str) -> list[str]:
@@ -110,14 +110,14 @@ def _simulators(*state: str) -> list[str]:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
 
-def _same_losses(one: list[bool], other: list[bool]) -> bool:
+def _same_losses(first_fates: list[bool], second_fates: list[bool]) -> bool:
     """Whether both show one sequence of losses: most of the first ones are at the same place, but for a few packets.
 
     The greeting is drawn for, too, and now and then an address that an endpoint asks for once more. Captures show
     neither: a loss that falls on such a packet is in one run's list and not in the other's, and what follows is a
     packet earlier or later.
     """
-    first, second = (np.flatnonzero(~np.array(each)) for each in (one, other))
+    first, second = (np.flatnonzero(~np.array(each)) for each in (first_fates, second_fates))
     assert min(len(first), len(second)) >= LOSSES
     distances = second[None, :] - first[:LOSSES, None]
     shared = [

@@ -79,10 +79,10 @@ def test_a_sender_is_told_and_the_transfer_goes_on(warm: Harness, harness: Harne
     cell, view = evidence(harness, file, *(() if tcp else words))
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     direction = link_of(cell)
-    told = messages(view, "right")
+    icmp_messages = messages(view, "right")
     # One for each packet that was too large, with the size that passes; nobody on the other side is told anything.
-    assert len(told) == direction["size_drops"] > 10
-    assert {mtu for _, mtu in told} == {SIZE} and min(t_ns for t_ns, _ in told) >= fallen_ns(view)
+    assert len(icmp_messages) == direction["size_drops"] > 10
+    assert {mtu for _, mtu in icmp_messages} == {SIZE} and min(t_ns for t_ns, _ in icmp_messages) >= fallen_ns(view)
     assert messages(view, "left") == []
     lengths, arrived = sizes(view)
     assert (lengths[arrived] <= SIZE).all() and arrived.sum() > 500
@@ -123,7 +123,7 @@ def test_quic_comes_out_of_a_black_hole_by_itself(warm: Harness, harness: Harnes
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert link_of(cell)["size_drops"] > 10 and messages(view, "right") == []
     measured = json.loads((Path(cell["evidence"][0]) / "measured.json").read_text())
-    values = {one["name"]: one["value"] for one in measured["measurements"]}
+    values = {measurement["name"]: measurement["value"] for measurement in measured["measurements"]}
     assert SIZE - 52 <= values["discovered_mtu_to_client"] <= SIZE
     # Longer than the round trip, since it takes a loss to notice.
     assert 0.04 < values["mtu_recovery_time"] < 2

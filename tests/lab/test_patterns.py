@@ -33,11 +33,11 @@ def rootfs() -> Path:
 
 
 def trial(stream: Stream, seed: int = 1, **keys: Any) -> Trial:
-    made = realise(
+    path = realise(
         EmulatedPath.model_validate({"forward": FORWARD, "return": RETURN, **keys}), seed, Duration.parse("10 s")
     )
-    outages = outages_by_path(scenario(path=made)).get("", ())
-    return Trial(compile_path(made, "serial", seed, outages=outages), stream)
+    outages = outages_by_path(scenario(path=path)).get("", ())
+    return Trial(compile_path(path, "serial", seed, outages=outages), stream)
 
 
 def test_an_outage_of_a_direction_drops_what_leaves_its_queue_then(rootfs: Path, tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_an_outage_and_a_change_together(rootfs: Path, tmp_path: Path) -> None:
     assert np.allclose(first.received_ns, again.received_ns, rtol=0, atol=1000, equal_nan=True)
     sent = first.sent_ns - first.sent_ns[0]
     for seed, passage in ((1, first), (2, other)):
-        made = realise(
+        path = realise(
             EmulatedPath.model_validate({"forward": FORWARD, "return": RETURN, **keys}), seed, Duration.parse("10 s")
         )
-        delays = [state.delay.value for state in link_states(made)["to_client"]]
+        delays = [state.delay.value for state in link_states(path)["to_client"]]
         for number, begin in enumerate((500 * MS, 1000 * MS, 1500 * MS), 1):
             after = (sent > begin + 60 * MS) & (sent < begin + 490 * MS)
             assert np.allclose(passage.delay_ns[after], delays[number] + TIME, atol=20_000)
@@ -111,12 +111,12 @@ def resized(rootfs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 def test_a_kernel_resizes_a_queue_where_it_is(resized: dict[str, Any], kind: str) -> None:
     passage = resized[kind]
     options = passage.qdisc("to_client", kind)["options"]
-    made = EmulatedPath.model_validate(
+    path = EmulatedPath.model_validate(
         {"forward": {**FORWARD, "queue": QUEUES[kind]}, "return": RETURN,
          "changes": [{"at": "500 ms", "forward": {"queue": "100 kB" if kind == "cake" else "20 packets"}}]}
     )  # fmt: skip
     if kind != "cake":
-        assert options["limit"] == queue_limit(link_states(made)["to_client"][1], made.rtt)
+        assert options["limit"] == queue_limit(link_states(path)["to_client"][1], path.rtt)
     if kind in ("bfifo", "pfifo"):
         # The first of them is in service, and no longer in the queue.
         room = 20 if kind == "pfifo" else 20 * 1514 // 1250
@@ -158,7 +158,9 @@ def test_a_pattern_over_a_minute_keeps_the_link_proof(warm: Harness, harness: Ha
     cell = harness.cell(file, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual", "--repeat", "2")
     # A run whose link was not the one that was asked for is none of these.
     assert cell["outcomes"] == {"completed": 2}, cell["sentence"]
-    rates = next(one["values"] for name, one in cell["measurements"].items() if name.endswith("throughput"))
+    rates = next(
+        measurement["values"] for name, measurement in cell["measurements"].items() if name.endswith("throughput")
+    )
     assert len(set(rates)) == 2
 
 
@@ -168,7 +170,9 @@ def test_an_outage_of_one_direction_loses_its_packets_alone(warm: Harness, harne
     file = harness.scenario("dark", path=path, flows=[{"download": "5 MB"}], milestones=["5 MB"])
     cell = harness.cell(file, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual", "--repeat", "1")
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
-    completion = next(one["median"] for name, one in cell["measurements"].items() if name.endswith("completion"))
+    completion = next(
+        measurement["median"] for name, measurement in cell["measurements"].items() if name.endswith("completion")
+    )
     assert 2.1 < completion < 4
 
 

@@ -25,12 +25,12 @@ def changed(warm: Harness, tmp_path: Path) -> Callable[[str, str, str], str]:
     real = images.build_of(*open_app().catalogue.implementations()["picoquic"])
     assert real is not None
 
-    def build(file: str, text: str, other: str) -> str:
+    def build(file: str, text: str, replacement: str) -> str:
         folder = tmp_path / "picoquic"
         shutil.copytree(real.folder, folder)
         content = (folder / file).read_text()
         assert content.count(text) == 1
-        (folder / file).write_text(content.replace(text, other))
+        (folder / file).write_text(content.replace(text, replacement))
         with pytest.raises(EngineError) as failed:
             images.make(Build("picoquic", folder, real.seconds, bases=real.bases), lambda name, seconds: None)
         assert "the image picoquic could not be built" in failed.value.message
@@ -69,7 +69,7 @@ def test_a_processor_without_avx2_is_not_supported(warm: Harness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "refusal"),
     [
         # picoquic itself takes BBR for a name it does not know.
         (("--congestion-control=vegas", "https://server4/1"), "no such congestion control: vegas"),
@@ -79,9 +79,9 @@ def test_a_processor_without_avx2_is_not_supported(warm: Harness) -> None:
         ((), "no URL"),
     ],
 )
-def test_what_it_does_not_know_it_refuses(warm: Harness, words: tuple[str, ...], said: str) -> None:
+def test_what_it_does_not_know_it_refuses(warm: Harness, words: tuple[str, ...], refusal: str) -> None:
     process = picoquic("client", *words)
-    assert (process.returncode, process.stderr) == (1, f"picoquic-endpoint: {said}\n")
+    assert (process.returncode, process.stderr) == (1, f"picoquic-endpoint: {refusal}\n")
 
 
 def test_it_meets_the_objectives_of_the_medium_case(warm: Harness, harness: Harness) -> None:

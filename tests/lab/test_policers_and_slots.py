@@ -64,8 +64,8 @@ SLOTTED = {
 @pytest.fixture(scope="module")
 def passages(work_on_every_core: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Passage]:
     trials = POLICED | {name: Trial(compile_path(path, "serial"), stream) for name, (path, stream) in SLOTTED.items()}
-    found = gauge(list(trials.values()), simulator_rootfs(), tmp_path_factory.mktemp("gauge"), core=CORE)
-    return dict(zip(trials, found, strict=True))
+    measured = gauge(list(trials.values()), simulator_rootfs(), tmp_path_factory.mktemp("gauge"), core=CORE)
+    return dict(zip(trials, measured, strict=True))
 
 
 def surplus(passage: Passage, lengths: NDArray[np.int64]) -> NDArray[np.float64]:

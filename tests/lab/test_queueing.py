@@ -68,7 +68,7 @@ def test_reno_reaches_what_padhye_says_under_random_loss(warm: Harness, harness:
     cell = harness.cell(harness.scenario("reno", **wanted, milestones=[]), "--engine", "virtual", "--repeat", "1")
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
-    value = {name: one["median"] for name, one in cell["measurements"].items()}
+    value = {name: measurement["median"] for name, measurement in cell["measurements"].items()}
     assert (value["queue_drops_to_client"], value["timeouts"]) == (0, 0)
     assert value["loss_drops_to_client"] > 200
     rtt = value["mean_srtt"] / 1e3

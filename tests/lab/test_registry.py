@@ -37,8 +37,8 @@ def place() -> Iterator[str]:
 
         def answers() -> bool:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=1) as said:
-                    return bool(said.status == 200)
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=1) as response:
+                    return bool(response.status == 200)
             except OSError:
                 return False
 

@@ -45,11 +45,11 @@ def test_a_history_and_a_search_over_the_same_runs(harness: Harness) -> None:
     assert change["before"] == OLDER and not change["identical"]
     # The same runs answer the search: with their captures there, none is made again.
     before = {file: file.stat().st_mtime_ns for file in harness.store.glob("runs/*/*/run.json")}
-    code, found = answer(harness, "bisect", f"{OLDER}..0.65.0", scenario, "--changed", "--repeat", "1")
-    assert (code, found["first"], found["before"]) == (1, NEWER, OLDER)
-    assert found["divergence"]["packets"] and {file: file.stat().st_mtime_ns for file in before} == before
-    code, found = answer(harness, "bisect", f"{OLDER}..0.65.0", scenario, "--worse", "50%", "--repeat", "1")
-    assert (code, found["first"]) == (0, None)
+    code, bisection = answer(harness, "bisect", f"{OLDER}..0.65.0", scenario, "--changed", "--repeat", "1")
+    assert (code, bisection["first"], bisection["before"]) == (1, NEWER, OLDER)
+    assert bisection["divergence"]["packets"] and {file: file.stat().st_mtime_ns for file in before} == before
+    code, bisection = answer(harness, "bisect", f"{OLDER}..0.65.0", scenario, "--worse", "50%", "--repeat", "1")
+    assert (code, bisection["first"]) == (0, None)
 
 
 @pytest.fixture

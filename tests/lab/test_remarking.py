@@ -16,6 +16,6 @@ def test_what_exceeds_a_policer_gets_another_dscp(warm: Harness, harness: Harnes
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
     # Nothing is dropped, so that more passes than the rate.
-    value = {name: one["median"] for name, one in cell["measurements"].items()}
+    value = {name: measurement["median"] for name, measurement in cell["measurements"].items()}
     assert value["queue_drops_to_client"] == 0
     assert value["goodput"] > 10

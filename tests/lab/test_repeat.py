@@ -39,21 +39,25 @@ def stacks() -> dict[str, Implementation]:
 def ring(known: Sequence[Implementation]) -> list[Pair]:
     """Each with itself; who is a client or a server alone, with the next that understands it."""
 
-    def talk(client: Implementation, server: Implementation) -> bool:
+    def interoperate(client: Implementation, server: Implementation) -> bool:
         return "client" in client.roles and "server" in server.roles and bool({*client.protocols} & {*server.protocols})
 
     pairs = [
-        (implementation.name, implementation.name) for implementation in known if talk(implementation, implementation)
+        (implementation.name, implementation.name)
+        for implementation in known
+        if interoperate(implementation, implementation)
     ]
     alone = {name for name, _ in pairs}
     for index, implementation in enumerate(known):
         if implementation.name in alone:
             continue
         implementations = [*known[index + 1 :], *known[:index]]
-        pairs += [(implementation.name, stack.name) for stack in implementations if talk(implementation, stack)][:1]
+        pairs += [
+            (implementation.name, stack.name) for stack in implementations if interoperate(implementation, stack)
+        ][:1]
         # Browsers come first in this order, and take longest.
         earlier = reversed(implementations)
-        pairs += [(stack.name, implementation.name) for stack in earlier if talk(stack, implementation)][:1]
+        pairs += [(stack.name, implementation.name) for stack in earlier if interoperate(stack, implementation)][:1]
     return list(dict.fromkeys(pairs))
 
 

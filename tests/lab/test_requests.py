@@ -46,19 +46,19 @@ def _figures(harness: Harness, name: str, flow: dict[str, Any], client: str, ser
 def test_a_client_s_log_of_a_page_is_what_the_capture_shows(
     warm: Harness, harness: Harness, client: str, server: str
 ) -> None:
-    found = _figures(harness, "page", {"page": PAGE}, client, server)
+    figures = _figures(harness, "page", {"page": PAGE}, client, server)
     # The capture is at the client's side of the path, and programs write files in the same instant of virtual time.
-    assert found["page_load"] == pytest.approx(found["completion"], abs=0.002)
-    _is_plausible(found)
+    assert figures["page_load"] == pytest.approx(figures["completion"], abs=0.002)
+    _is_plausible(figures)
 
 
-def _is_plausible(found: dict[str, float]) -> None:
+def _is_plausible(figures: dict[str, float]) -> None:
     """What holds of the page, whoever loads it."""
-    assert found["loaded_html"] + 0.05 < found["loaded_style"] < found["loaded_font"] <= found["page_load"]
-    assert found["page_load"] == max(value for name, value in found.items() if name.startswith("loaded_"))
+    assert figures["loaded_html"] + 0.05 < figures["loaded_style"] < figures["loaded_font"] <= figures["page_load"]
+    assert figures["page_load"] == max(value for name, value in figures.items() if name.startswith("loaded_"))
     # Three round trips and 530 kB at 20 Mbit/s at least; TCP and its TLS take one more.
-    assert found["page_load"] > 3 * 0.05 + 530_000 * 8 / 20e6
-    assert found["loaded_html"] < found["byte_index"] < found["page_load"]
+    assert figures["page_load"] > 3 * 0.05 + 530_000 * 8 / 20e6
+    assert figures["loaded_html"] < figures["byte_index"] < figures["page_load"]
 
 
 @pytest.mark.parametrize("browser", ["chromium", "firefox"])
@@ -78,26 +78,26 @@ def test_a_browser_is_unsupported_where_no_document_says_what_comes_when(warm: H
 
 def test_small_requests_over_an_idle_path_take_its_round_trip(warm: Harness, harness: Harness) -> None:
     flow = {"requests": {"size": "1 kB", "every": "100 ms", "count": 20}}
-    found = _figures(harness, "requests", flow, "quic-go", "quic-go")
-    assert found["response_time_p50"] == pytest.approx(50, rel=0.02)
-    assert found["responses_per_minute"] == pytest.approx(60 / 0.05, rel=0.02)
-    assert found["unanswered_requests"] == 0
+    figures = _figures(harness, "requests", flow, "quic-go", "quic-go")
+    assert figures["response_time_p50"] == pytest.approx(50, rel=0.02)
+    assert figures["responses_per_minute"] == pytest.approx(60 / 0.05, rel=0.02)
+    assert figures["unanswered_requests"] == 0
 
 
 def test_a_video_faster_than_its_path_stalls(warm: Harness, harness: Harness) -> None:
     flow = {"video": {"segment": "1 s", "rate": "30 Mbit/s", "count": 4}}
-    found = _figures(harness, "video", flow, "go-x-net", "go-x-net")
+    figures = _figures(harness, "video", flow, "go-x-net", "go-x-net")
     # Each segment takes at least half as long as it plays, beyond its play time.
-    assert found["stalls"] == 3 and found["stalled_time"] > 3 * 0.5
+    assert figures["stalls"] == 3 and figures["stalled_time"] > 3 * 0.5
 
 
 @pytest.mark.parametrize(("client", "server"), [("quic-go", "quinn"), ("aioquic", "aioquic"), ("noq", "quic-go")])
 def test_datagrams_take_the_delay_of_an_idle_path(warm: Harness, harness: Harness, client: str, server: str) -> None:
     flow = {"datagrams": {"size": "160 B", "every": "20 ms", "packets": 2, "count": 50}}
-    found = _figures(harness, "call", flow, client, server)
-    assert found["datagram_loss"] == 0
-    assert found["datagram_delay_p50"] == pytest.approx(25, abs=1)
-    assert found["datagram_jitter"] < 1
+    figures = _figures(harness, "call", flow, client, server)
+    assert figures["datagram_loss"] == 0
+    assert figures["datagram_delay_p50"] == pytest.approx(25, abs=1)
+    assert figures["datagram_jitter"] < 1
 
 
 def test_several_connections_of_a_client_share_its_files(warm: Harness, harness: Harness) -> None:
@@ -110,8 +110,8 @@ def test_several_connections_of_a_client_share_its_files(warm: Harness, harness:
     run = read_run((folder / "run.json").read_bytes())
     capture = RunView(folder, run).left
     assert capture is not None and len(find_connections(capture)) == 3
-    found = by_name(read_measured((folder / "measured.json").read_bytes()))
-    assert found["completion"] > 1_500_000 * 8 / 20e6
+    figures = by_name(read_measured((folder / "measured.json").read_bytes()))
+    assert figures["completion"] > 1_500_000 * 8 / 20e6
 
 
 def test_who_honours_priorities_is_told_from_who_does_not(warm: Harness, harness: Harness) -> None:
@@ -122,7 +122,7 @@ def test_who_honours_priorities_is_told_from_who_does_not(warm: Harness, harness
             {"name": "urgent", "size": "500 kB", "after": "html", "priority": "u=1"},
         ]
     }
-    found = {name: _figures(harness, "urgent", flow, "quic-go", name) for name in ("ngtcp2", "quiche", "aioquic")}
+    figures = {name: _figures(harness, "urgent", flow, "quic-go", name) for name in ("ngtcp2", "quiche", "aioquic")}
     for name in ("ngtcp2", "quiche"):
-        assert found[name]["loaded_urgent"] + 0.1 < found[name]["loaded_patient"]
-    assert found["aioquic"]["loaded_urgent"] + 0.1 > found["aioquic"]["loaded_patient"]
+        assert figures[name]["loaded_urgent"] + 0.1 < figures[name]["loaded_patient"]
+    assert figures["aioquic"]["loaded_urgent"] + 0.1 > figures["aioquic"]["loaded_patient"]

@@ -69,9 +69,9 @@ def test_ctrl_c_tears_down_and_prints_how_to_go_on(warm: Harness, harness: Harne
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(left_overs()) >= 5)
     process.send_signal(number)
-    _, talk = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Go on with:\n  harness run" in talk
+    assert "Go on with:\n  harness run" in errors
     assert left_overs() == []
     assert not list(harness.store.glob("partial/*"))
 

@@ -63,7 +63,7 @@ def escapes(rootfs: Path, folder: Path, entry: str) -> dict[str, int | str]:
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_program_that_has_left_its_guest_gets_at_nothing(rootfs: Path, tmp_path: Path, entry: str) -> None:
-    found = escapes(rootfs, tmp_path, entry)
+    results = escapes(rootfs, tmp_path, entry)
     # Entered from another process it has a few calls by which its memory is mapped, and the lab kernel's filter ends it.
     wanted = {
         attempt.does: {ENDED}
@@ -71,8 +71,8 @@ def test_a_program_that_has_left_its_guest_gets_at_nothing(rootfs: Path, tmp_pat
         else {item if isinstance(item, str) else -item for item in attempt.fits}
         for attempt in ATTEMPTS
     }
-    assert {does: result for does, result in found.items() if result not in wanted[does]} == {}
-    assert found.keys() == wanted.keys()
+    assert {does: result for does, result in results.items() if result not in wanted[does]} == {}
+    assert results.keys() == wanted.keys()
     for place in (Path("/escaped"), Path("/tmp/escaped"), rootfs / "escaped", CACHE / "escaped"):
         assert not place.exists()
 

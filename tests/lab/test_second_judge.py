@@ -141,8 +141,8 @@ def _size(packet: ElementTree.Element, name: str) -> int:
 
 
 def _attribute(element: ElementTree.Element, name: str, attribute: str) -> str | None:
-    found = element.find(f".//field[@name='{name}']")
-    return None if found is None else found.get(attribute)
+    pdml_field = element.find(f".//field[@name='{name}']")
+    return None if pdml_field is None else pdml_field.get(attribute)
 
 
 def _shown(element: ElementTree.Element, name: str) -> str | None:
@@ -171,10 +171,10 @@ def test_tshark_counts_what_the_checks_count(
         theirs, ours = _tshark_counts(artefacts, folder, tshark), _checks_count(read_evidence(artefacts))
         assert theirs == ours, artefacts.run.cell.scenario.name
         measured = MeasuredRun.model_validate_json((file.parent / "measured.json").read_bytes())
-        said = {check.check: check.sentence for check in measured.checks}
-        expected = {name: sentence for name, sentence in _sentences(theirs).items() if name in said}
+        sentences = {check.check: check.sentence for check in measured.checks}
+        expected = {name: sentence for name, sentence in _sentences(theirs).items() if name in sentences}
         assert expected
-        assert all(said[name].startswith(sentence) for name, sentence in expected.items()), (said, expected)
+        assert all(sentences[name].startswith(sentence) for name, sentence in expected.items()), (sentences, expected)
 
 
 def _sentences(counts: Counts) -> dict[str, str]:

@@ -98,10 +98,10 @@ def test_https_is_split_where_its_contestants_speak_it_over_tcp(harness: Harness
 
 def test_without_a_proxy_the_receiver_alone_acknowledges(harness: Harness) -> None:
     view = _run(harness, "whole", SEGMENTS, [{"kind": "tcp", "download": "1 MB"}], *VIRTUAL)
-    found = {leg.segment: leg.ack_delay_ns / 1e6 for leg in legs_of(view, _tcp(view))}
-    assert 128 <= found["ground"] < 130
-    assert 124 <= found["space"] < 126
-    assert 4 <= found["home"] < 6
+    ack_delays_ms = {leg.segment: leg.ack_delay_ns / 1e6 for leg in legs_of(view, _tcp(view))}
+    assert 128 <= ack_delays_ms["ground"] < 130
+    assert 124 <= ack_delays_ms["space"] < 126
+    assert 4 <= ack_delays_ms["home"] < 6
     assert view.to_client is not None
     assert view.to_client.arrived.all()
 

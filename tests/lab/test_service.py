@@ -81,8 +81,8 @@ def rootfs() -> Path:
 
 @pytest.fixture(scope="module")
 def passages(rootfs: Path, work_on_every_core: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Passage]:
-    found = gauge(list(TRIALS.values()), rootfs, tmp_path_factory.mktemp("gauge"), core=CORE)
-    return dict(zip(TRIALS, found, strict=True))
+    measured = gauge(list(TRIALS.values()), rootfs, tmp_path_factory.mktemp("gauge"), core=CORE)
+    return dict(zip(TRIALS, measured, strict=True))
 
 
 def departures(passage: Passage) -> Floats:
@@ -103,9 +103,9 @@ def waiting(passage: Passage) -> NDArray[np.int64]:
     return accepted - gone
 
 
-def _in_step(one: Floats, other: Floats) -> tuple[int, int]:
+def _in_step(first_gaps: Floats, second_gaps: Floats) -> tuple[int, int]:
     """Where two sequences of gaps, which may differ by a few at the beginning, have the same one first."""
-    first, second = np.nonzero(np.abs(one[:5, None] - other[None, :5]) <= TICKS)
+    first, second = np.nonzero(np.abs(first_gaps[:5, None] - second_gaps[None, :5]) <= TICKS)
     return int(first[0]), int(second[0])
 
 
@@ -123,9 +123,9 @@ def test_a_busy_link_serves_a_poisson_process_of_the_links_rate(passages: dict[s
 
 
 def test_the_seed_repeats_the_gaps(passages: dict[str, Passage]) -> None:
-    one, again, another = (np.diff(departures(passages[name]))[:2000] for name in list(TRIALS)[:3])
-    assert np.abs(one - again).max() <= TICKS
-    assert np.abs(one - another).max() > MEAN
+    first, again, another = (np.diff(departures(passages[name]))[:2000] for name in list(TRIALS)[:3])
+    assert np.abs(first - again).max() <= TICKS
+    assert np.abs(first - another).max() > MEAN
 
 
 def test_an_opportunity_is_one_packet_however_small(passages: dict[str, Passage]) -> None:
@@ -135,11 +135,11 @@ def test_an_opportunity_is_one_packet_however_small(passages: dict[str, Passage]
 
 def test_the_queue_holds_as_many_packets_as_its_limit(passages: dict[str, Passage]) -> None:
     passage = passages["one seed"]
-    found = waiting(passage)
-    assert found[~passage.lost].max() == LIMIT - 1
+    queue = waiting(passage)
+    assert queue[~passage.lost].max() == LIMIT - 1
     # A packet that left while this one came may be counted either way.
-    assert np.isin(found[passage.lost], [LIMIT - 1, LIMIT]).all()
-    assert (found[passage.lost] == LIMIT).mean() > 0.999
+    assert np.isin(queue[passage.lost], [LIMIT - 1, LIMIT]).all()
+    assert (queue[passage.lost] == LIMIT).mean() > 0.999
 
 
 def test_an_idle_link_keeps_no_opportunity(passages: dict[str, Passage]) -> None:
@@ -176,7 +176,7 @@ def test_red_sees_what_waits_for_opportunities(passages: dict[str, Passage]) -> 
     # Bytes by which a packet that left while another came may move the average.
     near = 20
     average, since, reach = 0.0, -1, 0.0
-    expected = variance = found = 0.0
+    expected = variance = dropped = 0.0
     regions = {"below": 0, "between": 0, "above": 0}
     after_silence: list[float] = []
     for backlog, lost, number in zip(waiting(passage) * FRAME, passage.lost, range(passage.lost.size), strict=True):
@@ -193,11 +193,11 @@ def test_red_sees_what_waits_for_opportunities(passages: dict[str, Passage]) -> 
             since += 1
             now = (average - low) * since
             chance = min(max(now - reach, 0) / (most - reach), 1) if since else 0.0
-            expected, variance, found = expected + chance, variance + chance * (1 - chance), found + lost
+            expected, variance, dropped = expected + chance, variance + chance * (1 - chance), dropped + lost
             since, reach = (0, 0.0) if lost else (since, max(reach, now) if since else 0.0)
         regions[region] += 1
     assert min(regions.values()) > 100, regions
-    assert found == pytest.approx(expected, abs=3 * math.sqrt(variance))
+    assert dropped == pytest.approx(expected, abs=3 * math.sqrt(variance))
     # No idle decay: after twelve seconds of silence the first packets find an average that an empty queue never had.
     assert after_silence[0] > low
 

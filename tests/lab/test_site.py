@@ -44,7 +44,7 @@ def _stored(folder: Path) -> Store:
             {"time": n, "name": "transport:packet_sent" if n % 3 else "recovery:packet_lost", "data": {"number": n}}
             for n in range(300)
         ]
-        text = "".join(f"\x1e{json.dumps(one)}\n" for one in ({"qlog_format": "JSON-SEQ"}, *events))
+        text = "".join(f"\x1e{json.dumps(record)}\n" for record in ({"qlog_format": "JSON-SEQ"}, *events))
         (place / "flow0" / role / "trace.sqlog").write_text(text)
     store.finish(place, drawn.run, drawn.measured, drawn.series)
     return store
@@ -111,7 +111,8 @@ def test_the_first_view_waits_for_nothing_and_the_site_is_small(tour: dict[str, 
 
 def test_nothing_is_asked_of_anybody_and_the_browser_has_nothing_to_complain_of(tour: dict[str, Any]) -> None:
     assert (
-        tour["requests"] and [one for one in tour["requests"] if not one.startswith(("file:///tour/", "data:"))] == []
+        tour["requests"]
+        and [request for request in tour["requests"] if not request.startswith(("file:///tour/", "data:"))] == []
     )
     assert tour["console"] == []
 
@@ -131,7 +132,7 @@ def test_filters_show_what_they_say_and_their_address_shows_it_again(tour: dict[
 def test_rows_of_a_map_and_lines_of_the_table_are_put_in_order(tour: dict[str, Any]) -> None:
     named, ordered = tour["rows"]
     assert len(named) > 1 and ordered == sorted(named) != named
-    up, down = ([float(text) for text in found if text[0].isdigit()] for found in tour["sorted"])
+    up, down = ([float(text) for text in texts if text[0].isdigit()] for texts in tour["sorted"])
     assert len(up) > 10 and up == sorted(up) and down == sorted(down, reverse=True)
     assert tour["aria_sort"] == "descending" and "sort=figure.down" in tour["sort_address"]
 

@@ -94,7 +94,7 @@ print("entry", open("/proc/lab/entry").read().replace("\n", " "), flush=True)
 """
 
 
-def _said(tmp_path: Path, entry: str) -> tuple[list[str], str]:
+def _guest_output(tmp_path: Path, entry: str) -> tuple[list[str], str]:
     """(what programs saw, how they were entered)."""
     lines = [line for line in run_guest(tmp_path, CALLS, entry)[1] if line and not line.startswith("[")]
     seen = [line for line in lines if not line.startswith("entry ")]
@@ -102,19 +102,19 @@ def _said(tmp_path: Path, entry: str) -> tuple[list[str], str]:
 
 
 def test_a_call_by_jump_does_what_it_does_by_signal(warm: Harness, tmp_path: Path) -> None:
-    found = {entry: _said(tmp_path, entry) for entry in ("host", "trap", "inproc")}
-    assert found["inproc"][0] == found["trap"][0] == found["host"][0]
-    seen = dict(line.split(" ", 1) for line in found["inproc"][0] if " " in line)
+    outputs = {entry: _guest_output(tmp_path, entry) for entry in ("host", "trap", "inproc")}
+    assert outputs["inproc"][0] == outputs["trap"][0] == outputs["host"][0]
+    seen = dict(line.split(" ", 1) for line in outputs["inproc"][0] if " " in line)
     assert seen["pipe"] == "b'abc'"
     assert seen["closed"] == "-1 9"
     assert seen["by"] == "number 1 -1 38"
     assert seen["restarted"] == seen["retried"] == "b'end'"
     # Python's own handler runs when a call has come back: once, or for each of the three that were broken off.
-    assert [line for line in found["inproc"][0] if line.startswith("handled")] == ["handled 1", "handled 3"]
+    assert [line for line in outputs["inproc"][0] if line.startswith("handled")] == ["handled 1", "handled 3"]
     # EPERM: the mapping is sealed.
     assert (seen["slots"], seen["unmapped"], seen["written"]) == ("-1 1", "-1 1", "11")
     assert seen["after"] == "all 0"
-    counts = {entry: [int(one) for one in re.findall(r"\d+", words)] for entry, (_, words) in found.items()}
+    counts = {entry: [int(number) for number in re.findall(r"\d+", words)] for entry, (_, words) in outputs.items()}
     assert counts["host"] == [0, 0, 0]
     jumped, trapped, places = counts["trap"]
     assert (jumped, places) == (0, 0)
@@ -129,8 +129,8 @@ def test_what_is_rewritten_is_what_was_meant_in_every_image(warm: Harness) -> No
     words = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=quic-lab/*"]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     # The newest of each: a machine that builds for weeks has many.
-    newest = {one.partition(":")[0]: one for one in reversed(listed)}
-    references = [one for name, one in newest.items() if name.partition("/")[2] in _GUESTS]
+    newest = {reference.partition(":")[0]: reference for reference in reversed(listed)}
+    references = [reference for name, reference in newest.items() if name.partition("/")[2] in _GUESTS]
     assert len(references) > 2
     seen: set[bytes] = set()
     count: Counter[str] = Counter()
@@ -150,8 +150,8 @@ def test_what_is_rewritten_is_what_was_meant_in_every_image(warm: Harness) -> No
                             count[site.name] += 1
                             meant = "; ".join([*MOVED[site.name], "syscall"])
                             read = as_read(code, place, site)
-                            told = read.total() - read["nothing"]
-                            if read[meant] < told or not told:
+                            classified = read.total() - read["nothing"]
+                            if read[meant] < classified or not classified:
                                 wrong.append(f"{file.name} at {place:#x}, {site.name}: {dict(read)}")
     assert not wrong
     # The C library alone has 300.

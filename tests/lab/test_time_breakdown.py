@@ -138,30 +138,30 @@ class Cells:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Cells:
+def worse_cells(tmp_path_factory: pytest.TempPathFactory) -> Cells:
     return Cells(Harness(tmp_path_factory.mktemp("because")))
 
 
-def _told(cell: dict[str, Any]) -> dict[str, float]:
+def _seconds_by_state(cell: dict[str, Any]) -> dict[str, float]:
     """State → seconds of the first transfer, which add up to its completion time."""
-    (told,) = cell["because"]
-    found = {part["state"]: part["seconds"] for part in told["parts"]}
-    assert sum(found.values()) == pytest.approx(told["seconds"], abs=1e-6)
-    completion = next(one for name, one in cell["measurements"].items() if name.endswith("completion"))
-    assert told["seconds"] == pytest.approx(completion["median"], abs=1e-6)
-    return found
+    (breakdown,) = cell["because"]
+    seconds = {part["state"]: part["seconds"] for part in breakdown["parts"]}
+    assert sum(seconds.values()) == pytest.approx(breakdown["seconds"], abs=1e-6)
+    completion = next(measurement for name, measurement in cell["measurements"].items() if name.endswith("completion"))
+    assert breakdown["seconds"] == pytest.approx(completion["median"], abs=1e-6)
+    return seconds
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_made_worse_is_what_took_longer(warm: Harness, made: Cells, name: str) -> None:
+def test_what_is_made_worse_is_what_took_longer(warm: Harness, worse_cells: Cells, name: str) -> None:
     case = CASES[name]
     free, forced = (
-        made.cells_of(case.free, case.server_names, FREE[case.free]),
-        made.cells_of(name, case.server_names, case.scenario),
+        worse_cells.cells_of(case.free, case.server_names, FREE[case.free]),
+        worse_cells.cells_of(name, case.server_names, case.scenario),
     )
     wrong = {}
     for server, cell in forced.items():
-        before, after = _told(free[server]), _told(cell)
+        before, after = _seconds_by_state(free[server]), _seconds_by_state(cell)
         longer = sum(after.values()) - sum(before.values())
         gained = {state: after.get(state, 0.0) - before.get(state, 0.0) for state in {*before, *after}}
         assert longer > 0.05, (server, before, after)

@@ -33,8 +33,8 @@ def _harness(*words: str, cache: Path | None = None, module: str = "harness.cli"
 def _verified(reference: Path, *words: str, cache: Path | None = None) -> tuple[int, list[dict[str, Any]]]:
     process = _harness("verify", "--reference", str(reference), *words, "--json", cache=cache)
     assert process.stdout, process.stderr
-    found: list[dict[str, Any]] = json.loads(process.stdout)["verified"]
-    return process.returncode, found
+    verified: list[dict[str, Any]] = json.loads(process.stdout)["verified"]
+    return process.returncode, verified
 
 
 def test_reference_runs_are_the_same_again_and_another_byte_shows(warm: Harness, harness: Harness) -> None:
@@ -50,12 +50,12 @@ def test_reference_runs_are_the_same_again_and_another_byte_shows(warm: Harness,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
 
-    code, found = _verified(reference, "--sample", "3")
+    code, verified = _verified(reference, "--sample", "3")
     assert code == 0
-    assert [one["answer"] for one in found] == ["identical"] * 3
-    assert not any(one["bits"] or one["changed"] or one["other_files"] for one in found)
+    assert [run["answer"] for run in verified] == ["identical"] * 3
+    assert not any(run["bits"] or run["changed"] or run["other_files"] for run in verified)
 
-    own = next(one["key"] for one in found if one["server"] == "ngtcp2")
+    own = next(run["key"] for run in verified if run["server"] == "ngtcp2")
     cache = _altered(harness.folder / "cache")
     code, (altered,) = _verified(reference, own, cache=cache)
     assert code == 1

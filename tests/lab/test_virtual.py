@@ -146,16 +146,16 @@ def test_an_endpoint_finds_what_it_finds_in_a_container(
         "--build-arg", f"ENDPOINT={local_image('quic-go')}", "--build-arg", f"NAME={user}",
     )  # fmt: skip
     file = manifest("tells", tag)
-    said = {}
+    logs = {}
     for engine in ("compose", "virtual"):
         words = ("--clients", "tells", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
         cell = harness.cell(harness.scenario("tells"), *words, "--engine", engine)
         assert cell["outcomes"] == {"crashed": 1}
         assert "exit code 3" in cell["sentence"]
-        said[engine] = read_bytes(Path(cell["evidence"][0]) / "client0.log").decode().splitlines()
+        logs[engine] = read_bytes(Path(cell["evidence"][0]) / "client0.log").decode().splitlines()
     # Libraries are told what of a host's processor to leave alone.
     masks = [f"{name}={value}" for name, value in MASKS.items()]
-    assert [line for line in said["virtual"] if line in masks] == masks
-    assert [line for line in said["virtual"] if line not in masks] == said["compose"]
-    assert len(said["virtual"]) > 30
+    assert [line for line in logs["virtual"] if line in masks] == masks
+    assert [line for line in logs["virtual"] if line not in masks] == logs["compose"]
+    assert len(logs["virtual"]) > 30
     assert left_overs() == []

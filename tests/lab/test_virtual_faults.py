@@ -125,9 +125,9 @@ def test_ctrl_c_ends_the_guests(warm: Harness, harness: Harness, number: signal.
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(_guests_of(process)) == 2)
     process.send_signal(number)
-    _, talk = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Go on with:\n  harness run" in talk
+    assert "Go on with:\n  harness run" in errors
     assert _forsaken() == []
     assert not list(harness.store.glob("partial/*"))
 

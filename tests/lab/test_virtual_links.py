@@ -95,8 +95,8 @@ def test_both_layouts_give_the_published_figures(rows: dict[str, list[Row]], lay
 def red_fates(rootfs: Path, folder: Path, seed: int) -> list[bool]:
     """What RED does with each packet of a stream, whose random numbers are the guest's."""
     (passage,) = gauge(random_early_detection().trials[:1], rootfs, folder, seed=seed, core=CORE)
-    found: list[bool] = passage.lost.tolist()
-    return found
+    fates: list[bool] = passage.lost.tolist()
+    return fates
 
 
 def test_the_guests_seed_decides_what_red_drops(rootfs: Path, tmp_path: Path) -> None:

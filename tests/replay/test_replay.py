@@ -45,22 +45,22 @@ def test_a_recorded_run_measures_as_it_did(name: str, snapshot: SnapshotAssertio
 @pytest.mark.parametrize("name", RUNS)
 def test_a_recorded_run_is_consistent(name: str) -> None:
     run, measured = _read(name)
-    found = by_name(measured)
+    values = by_name(measured)
     assert proven_outcome(run, measured).status == "completed"
-    assert found["handshake"] <= found["first_byte"] <= found["milestone_100kB"] <= found["milestone_500kB"]
-    assert found["milestone_500kB"] == found["completion"]
-    assert found["goodput"] == pytest.approx(8 * 0.5 / found["completion"])
+    assert values["handshake"] <= values["first_byte"] <= values["milestone_100kB"] <= values["milestone_500kB"]
+    assert values["milestone_500kB"] == values["completion"]
+    assert values["goodput"] == pytest.approx(8 * 0.5 / values["completion"])
     # What went over the wire is at least the file, and what was lost or sent twice is less than two thirds of it.
-    assert 500_000 < found["wire_to_client"] < 500_000 * 5 / 3
+    assert 500_000 < values["wire_to_client"] < 500_000 * 5 / 3
     assert measured.link is not None
     assert measured.link.to_client.unasked_drops == 0
 
 
 def test_the_recorded_loss_is_told_from_the_queue_s() -> None:
     _, measured = _read("lossy")
-    found = by_name(measured)
-    assert found["loss_drops_to_client"] > 0
-    assert found["retransmitted_share"] > 0
+    values = by_name(measured)
+    assert values["loss_drops_to_client"] > 0
+    assert values["retransmitted_share"] > 0
 
 
 def test_the_recorded_change_took_effect() -> None:

@@ -43,7 +43,7 @@ PING = b"\x01" + bytes(20)
 SIZE = 1200
 
 #: (ms after the server's first event, figures)
-Told = Sequence[tuple[float, Mapping[str, float]]]
+RecoveryMetrics = Sequence[tuple[float, Mapping[str, float]]]
 
 
 @dataclass
@@ -156,7 +156,7 @@ class Story:
         # The next acknowledgement is the first that is rewritten.
         return [(500.5, "goes on", True), (520.5, "server asks", True), (540.5, "answers", True)]
 
-    def write(self, folder: Path, told: Told = ()) -> Run:
+    def write(self, folder: Path, metrics_updates: RecoveryMetrics = ()) -> Run:
         """The run's artefacts, and the run."""
         self.wire.write(folder)
         move = {"at": MOVE / 1e3, "how": self.how, "path": "cellular", "addresses": [CLIENT, CLIENT6], "port": NAT_PORT}
@@ -182,8 +182,8 @@ class Story:
         if self.logs_secrets:
             lines = [f"{who}_TRAFFIC_SECRET_0 {RANDOM.hex()} {secret.hex()}" for who, secret in labels]
             (server / "keys.log").write_text("\n".join(lines) + "\n")
-        if told:
-            write_qlog(server / "qlog", told)
+        if metrics_updates:
+            write_qlog(server / "qlog", metrics_updates)
         sim = {path: {"rate": "100 Mbit/s", "delay": f"{delay} ms"} for path, delay in DELAY.items()}
         how = {"at": f"{MOVE} ms", "how": self.how} | ({} if self.how == "nat-port" else {"to": "campus"})
         scenario: dict[str, Any] = {
@@ -201,12 +201,14 @@ class Story:
         return {name: asked_link(name, link) for name in ("to_client", "to_server")}
 
 
-def write_qlog(folder: Path, told: Told) -> None:
+def write_qlog(folder: Path, metrics_updates: RecoveryMetrics) -> None:
     """A trace of the server, which begins when the client's first datagram has come."""
     folder.mkdir()
     header = {"file_schema": "urn:ietf:params:qlog:file:sequential", "trace": {"common_fields": {
         "time_format": "relative_to_epoch", "reference_time": (T0 + 20 * MS) / MS}}}  # fmt: skip
     events = [{"time": 0, "name": "quic:packet_received", "data": {"header": {"dcid": b"original".hex()}}}]
-    events += [{"time": at, "name": "quic:recovery_metrics_updated", "data": dict(figures)} for at, figures in told]
-    rows = "".join(f"\x1e{json.dumps(one)}\n" for one in [header, *events])
+    events += [
+        {"time": at, "name": "quic:recovery_metrics_updated", "data": dict(figures)} for at, figures in metrics_updates
+    ]
+    rows = "".join(f"\x1e{json.dumps(event)}\n" for event in [header, *events])
     (folder / f"{b'original'.hex()}.sqlog").write_text(rows)

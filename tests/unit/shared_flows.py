@@ -92,7 +92,7 @@ def write_captures(folder: Path, passing: list[Passing]) -> None:
             if moment is not None:
                 head = any_frame(item.packet, 64 if near else 63)
                 seen.append((T0 + round(moment * MS), head, item.packet.length))
-        (sim / f"trace_node_{name}.pcap").write_bytes(pcap(sorted(seen, key=lambda one: one[0])))
+        (sim / f"trace_node_{name}.pcap").write_bytes(pcap(sorted(seen, key=lambda captured: captured[0])))
 
 
 def ends(flow: int) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Case:
 
 
 @dataclass
-class Talk:
+class Transfer:
     """It as it goes on."""
 
     case: Case
@@ -104,7 +104,7 @@ class Talk:
                 self._on_ack(now, place)
             elif kind == 2 and place == len(self.sent) and len(self.delivered) < case.packets:
                 # A probe, and a window that begins anew.
-                self.again = [one for one in sorted(set(self.packet_numbers)) if one not in self.delivered]
+                self.again = [number for number in sorted(set(self.packet_numbers)) if number not in self.delivered]
                 self.reached = self.known = len(self.sent)
                 if self.window > 2:
                     self._on_loss(now)
@@ -170,12 +170,14 @@ class Talk:
         self.acknowledged.add(place)
         if place + 1 <= self.reached:
             return
-        gone = [one for one in range(self.known, place - 2) if one not in self.acknowledged and self._is_gone(one)]
-        self.spurious_losses += [(now, self.sent[one][0]) for one in gone if self.sent[one][3]]
+        gone = [lost for lost in range(self.known, place - 2) if lost not in self.acknowledged and self._is_gone(lost)]
+        self.spurious_losses += [(now, self.sent[number][0]) for number in gone if self.sent[number][3]]
         self.known = max(self.known, place - 2)
         new = place + 1 - self.reached
         self.reached = place + 1
-        self.again += [self.packet_numbers[one] for one in gone if self.packet_numbers[one] not in self.delivered]
+        self.again += [
+            self.packet_numbers[number] for number in gone if self.packet_numbers[number] not in self.delivered
+        ]
         if gone and self.sent[gone[-1]][0] >= self.recovering:
             self._on_loss(now)
         elif self.sent[place][0] >= self.recovering:
@@ -197,8 +199,8 @@ class Talk:
 
     def _conversation(self) -> Conversation:
         case = self.case
-        sent = np.array([one[:3] for one in self.sent], np.int64)
-        came = np.array([one[3] for one in self.sent])
+        sent = np.array([sending[:3] for sending in self.sent], np.int64)
+        came = np.array([sending[3] for sending in self.sent])
         acks = np.array(sorted(self.acks), np.int64).reshape(-1, 2)
         used = np.maximum.accumulate(np.array(self.packet_numbers, np.int64) + 1) * SIZE
         grants = np.array([(0, case.credit), *self.credits], np.int64)
@@ -222,4 +224,4 @@ class Talk:
 
 def conversation(**options: object) -> Conversation:
     """One with what a `Case` is asked."""
-    return Talk(Case(**options)).run()  # type: ignore[arg-type]
+    return Transfer(Case(**options)).run()  # type: ignore[arg-type]

@@ -37,8 +37,8 @@ def results_of(
     results = []
     for cell in build_matrix(request, images(*KNOWN), SIM, KNOWN):
         run = Run(cell=cell, repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-27")
-        made = ((run, MeasuredRun(version=VERSION, link=LinkProof(valid=True), measurements=measurements)),)
-        results.append(CellResult(cell, made, judge(cell.scenario, made, []), (Path("x"),)))
+        runs = ((run, MeasuredRun(version=VERSION, link=LinkProof(valid=True), measurements=measurements)),)
+        results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), (Path("x"),)))
     return results
 
 

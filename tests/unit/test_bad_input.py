@@ -33,9 +33,9 @@ from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
 def _say_nothing_raw(error: HarnessError) -> None:
-    said = f"{error.message}\n{error.hint}"
-    assert not [words for words in RAW if words in said], said
-    assert all(len(line) < 400 for line in said.splitlines()), said
+    text = f"{error.message}\n{error.hint}"
+    assert not [words for words in RAW if words in text], text
+    assert all(len(line) < 400 for line in text.splitlines()), text
 
 
 def _refused(file: Path, read: Any) -> InputError:
@@ -167,11 +167,13 @@ def command() -> Any:
     return typer.main.get_command(cli)
 
 
-Said = Callable[[Sequence[str]], tuple[str, str]]
+RefusedBy = Callable[[Sequence[str]], tuple[str, str]]
 
 
 @pytest.fixture
-def said(command: Any, nothing_starts: None, places: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Said:
+def refused_by(
+    command: Any, nothing_starts: None, places: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> RefusedBy:
     """Runs a command line that is to be refused: message and hint."""
 
     def refused(words: Sequence[str]) -> tuple[str, str]:
@@ -199,17 +201,19 @@ def said(command: Any, nothing_starts: None, places: dict[str, str], capsys: pyt
 
 
 @pytest.mark.parametrize("bad", COMMANDS, ids=lambda bad: " ".join(bad.words)[:60])
-def test_a_bad_command_line(said: Said, bad: BadCommand) -> None:
-    message, hint = said(bad.words)
+def test_a_bad_command_line(refused_by: RefusedBy, bad: BadCommand) -> None:
+    message, hint = refused_by(bad.words)
     assert bad.error in message
     assert bad.hint in hint
 
 
 @pytest.mark.parametrize(("name", "value", "says"), VARIABLES)
-def test_a_bad_variable(monkeypatch: pytest.MonkeyPatch, said: Said, name: str, value: str, says: str) -> None:
+def test_a_bad_variable(
+    monkeypatch: pytest.MonkeyPatch, refused_by: RefusedBy, name: str, value: str, says: str
+) -> None:
     monkeypatch.setenv(name, value)
     real_time = name in ("HARNESS_PATIENCE", "HARNESS_ENDPOINT_MEMORY")
-    message, _ = said(["run", "satellite/medium"] if real_time else ["check", "ngtcp2"])
+    message, _ = refused_by(["run", "satellite/medium"] if real_time else ["check", "ngtcp2"])
     assert says in message
 
 
@@ -219,22 +223,23 @@ ODD = "[/nope] [bold]:smile: [link=x]{x}"
 
 
 def test_nothing_that_a_person_wrote_is_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    one = scenario(title=ODD)
+    odd_scenario = scenario(title=ODD)
     alpha = implementation("alpha", title=ODD, version=ODD, licence=ODD, notes=ODD)
-    played = cell(one, alpha, implementation("beta"))
+    played = cell(odd_scenario, alpha, implementation("beta"))
     run = Run(cell=played, repetition=0, started_at="",
               outcome=Outcome(status="crashed", role="client", detail=ODD, reason=ODD, log_tail=(ODD,)))  # fmt: skip
-    verdict = judge(one, [(run, None)])
+    verdict = judge(odd_scenario, [(run, None)])
     result = CellResult(played, ((run, MeasuredRun(version=1, warnings=(ODD,))),), verdict, (Path("x"),))
     print_document(results_document([result]))
     print_document(
         catalogue_document(
-            [ListedScenario(one.name, one.title, 1)], [ListedImplementation(alpha, here=False, absent=ODD)]
+            [ListedScenario(odd_scenario.name, odd_scenario.title, 1)],
+            [ListedImplementation(alpha, here=False, absent=ODD)],
         )
     )
-    with ProgressPrinter(console()) as talk:
-        talk(RunFinished(played, run, run.outcome, verdict))
-        talk(Warned(ODD))
+    with ProgressPrinter(console()) as progress:
+        progress(RunFinished(played, run, run.outcome, verdict))
+        progress(Warned(ODD))
     out, err = capsys.readouterr()
     folded = "".join(out.split())
     assert folded.count("".join(ODD.split())) >= 5

@@ -26,27 +26,30 @@ def test_frames_as_fast_as_in_upstream_s_simulator(mbps: int, microseconds: int)
     assert simulated_rate(Rate(mbps * 10**6)) == pytest.approx(1482 * 8e6 / microseconds)
 
 
-@pytest.mark.parametrize("made", ALL, ids=lambda made: made.name)
-def test_a_scenario_is_its_test(made: Scenario) -> None:
-    test = made.name.removeprefix(FOLDER).replace("-", "_")
-    assert made.clients == made.servers == ("picoquic",)
-    assert "server.congestion_control" in made.parameters
-    (objective,) = made.objectives
-    assert f"Upstream's {test}_test" in made.description and f"within {objective.bound:g} s" in made.description
-    assert any(f"{test}_test" in reference for reference in made.references)
-    size = made.flows[0].download
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
+def test_a_scenario_is_its_test(definition: Scenario) -> None:
+    test = definition.name.removeprefix(FOLDER).replace("-", "_")
+    assert definition.clients == definition.servers == ("picoquic",)
+    assert "server.congestion_control" in definition.parameters
+    (objective,) = definition.objectives
+    assert (
+        f"Upstream's {test}_test" in definition.description
+        and f"within {objective.bound:g} s" in definition.description
+    )
+    assert any(f"{test}_test" in reference for reference in definition.references)
+    size = definition.flows[0].download
     assert size is not None and objective.metric.endswith(f"milestone_{size.label()}")
-    assert objective.metric.startswith("repeat_") == (made.flows[0].repeat_after is not None)
-    rates = [Rate.parse(str(value)) for value in made.vary.get("path.down.rate", ())]
+    assert objective.metric.startswith("repeat_") == (definition.flows[0].repeat_after is not None)
+    rates = [Rate.parse(str(value)) for value in definition.vary.get("path.down.rate", ())]
     if rates:
         named, fast = rates
-        assert named == made.path.to_client.rate
+        assert named == definition.path.to_client.rate
         assert fast.value == pytest.approx(simulated_rate(named), rel=1e-3)
 
 
-def only(made: Sequence[CellResult]) -> list[str]:
+def only(cell_results: Sequence[CellResult]) -> list[str]:
     """The row of the one test."""
-    (bound_test,) = held(made)
+    (bound_test,) = held(cell_results)
     return row(bound_test)
 
 
@@ -55,23 +58,23 @@ def basic(named: Sequence[float], fast: Sequence[float], **figures: float) -> li
 
 
 def test_a_bound_that_holds_needs_no_reason() -> None:
-    found = basic([5.4, 5.3, 5.45], [5.1])
-    assert found[HERE:ALIKE] == ["5.40 [5.30, 5.45]", "holds"]
-    assert found[ALIKE:START] == ["4.80", "holds"] and found[WHY] == ""
+    cells = basic([5.4, 5.3, 5.45], [5.1])
+    assert cells[HERE:ALIKE] == ["5.40 [5.30, 5.45]", "holds"]
+    assert cells[ALIKE:START] == ["4.80", "holds"] and cells[WHY] == ""
 
 
 def test_what_the_link_and_the_start_explain() -> None:
-    found = basic([6.0], [5.7])
-    assert found[HOLDS] == "does not hold" and found[ALIKE:START] == ["5.40", "holds"]
-    assert found[WHY] == "frames as fast as upstream's save 0.30 s, and upstream's sender begins 0.30 s earlier"
+    cells = basic([6.0], [5.7])
+    assert cells[HOLDS] == "does not hold" and cells[ALIKE:START] == ["5.40", "holds"]
+    assert cells[WHY] == "frames as fast as upstream's save 0.30 s, and upstream's sender begins 0.30 s earlier"
     # The faster link need not help.
     assert basic([5.6], [5.7])[WHY] == "upstream's sender begins 0.30 s earlier"
     assert basic([5.4, 5.6], [5.7])[HOLDS] == "holds in some runs"
 
 
 def test_what_nothing_explains_says_so() -> None:
-    found = basic([6.5], [6.2])
-    assert found[ALIKE:START] == ["5.90", "does not hold"] and found[WHY] == "not explained"
+    cells = basic([6.5], [6.2])
+    assert cells[ALIKE:START] == ["5.90", "does not hold"] and cells[WHY] == "not explained"
     # It holds only on the slower link.
     assert basic([5.4], [6.2])[WHY] == "not explained"
 
@@ -87,10 +90,10 @@ def test_the_count() -> None:
 
 
 def test_the_figures() -> None:
-    found = basic(
+    cells = basic(
         [5.2], [5.0], first_byte=1.2, packets_to_client=1000, queue_drops_to_client=38, loss_drops_to_client=1
     )
-    assert found[LINE:WHY] == ["80%", "3.8%", "0.1%"]  # 100 MB in 4 s are 200 Mbit/s
+    assert cells[LINE:WHY] == ["80%", "3.8%", "0.1%"]  # 100 MB in 4 s are 200 Mbit/s
 
 
 LOST = {"packets_to_client": 72_000.0, "loss_drops_to_client": 1_125.0, "first_byte": 1.2}
@@ -112,34 +115,34 @@ def test_a_note_stands_only_with_its_figures(
     name: str, seconds: float, figures: Mapping[str, float], fits: bool
 ) -> None:
     note = NOTES[name.replace("-", "_")]
-    found = only(results(scenario(name), [seconds], [seconds], figures=figures))
-    assert found[WHY] == (note.text if fits else "not explained")
-    assert found[HERE].startswith("not in 60 s") is math.isinf(seconds)
+    cells = only(results(scenario(name), [seconds], [seconds], figures=figures))
+    assert cells[WHY] == (note.text if fits else "not explained")
+    assert cells[HERE].startswith("not in 60 s") is math.isinf(seconds)
 
 
 def test_a_note_explains_the_runs_that_stray() -> None:
-    found = only(results(scenario("satellite-cubic-loss"), [7.1, 9.8, 7.2], [6.8, 6.8, 9.0], figures=LOST))
-    assert found[HOLDS] == "holds in some runs" and found[ALIKE_HOLDS] == "holds"
-    assert found[WHY] == NOTES["satellite_cubic_loss"].text
+    cells = only(results(scenario("satellite-cubic-loss"), [7.1, 9.8, 7.2], [6.8, 6.8, 9.0], figures=LOST))
+    assert cells[HOLDS] == "holds in some runs" and cells[ALIKE_HOLDS] == "holds"
+    assert cells[WHY] == NOTES["satellite_cubic_loss"].text
 
 
 def test_a_note_goes_when_its_test_holds() -> None:
-    found = only(results(scenario("satellite-cubic-loss"), [7.0], [6.8], figures=LOST))
-    assert found[WHY] == ""
+    cells = only(results(scenario("satellite-cubic-loss"), [7.0], [6.8], figures=LOST))
+    assert cells[WHY] == ""
 
 
 def test_a_connection_after_a_change_is_reckoned() -> None:
     """The rate is another one after the change: there is no second cell."""
     figures = {"repeat_wire_to_client": 10.6e6, "repeat_first_byte": 0.2}
-    found = only(results(scenario("bdp-short-hi"), [4.66], figures=figures))
+    cells = only(results(scenario("bdp-short-hi"), [4.66], figures=figures))
     saved = 8 * 10.6e6 * (1 / 20e6 - 549e-6 / (1482 * 8))
-    assert found[ALIKE] == f"{4.66 - saved:.2f}"
-    assert found[WHY] == f"frames as fast as upstream's save {saved:.2f} s (reckoned)"
-    assert found[HERE] == "4.66 †"
+    assert cells[ALIKE] == f"{4.66 - saved:.2f}"
+    assert cells[WHY] == f"frames as fast as upstream's save {saved:.2f} s (reckoned)"
+    assert cells[HERE] == "4.66 †"
 
 
 def test_how_the_second_connection_starts() -> None:
-    assert [only(results(scenario("satellite-seeded"), [4.8], start=one))[START] for one in (5.02, None)] == [
+    assert [only(results(scenario("satellite-seeded"), [4.8], start=start))[START] for start in (5.02, None)] == [
         "× 5.0",
         "",
     ]

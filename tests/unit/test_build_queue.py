@@ -36,11 +36,11 @@ def _matrix(names: Sequence[str] = NAMES) -> list[frozenset[str]]:
     return [_pair(client, server) for client in names for server in names]
 
 
-def _without(work: Work, *made: str) -> Work:
+def _without(work: Work, *finished: str) -> Work:
     return replace(
         work,
-        steps={name: step for name, step in work.steps.items() if name not in made},
-        under_way={name: since for name, since in work.under_way.items() if name not in made},
+        steps={name: step for name, step in work.steps.items() if name not in finished},
+        under_way={name: since for name, since in work.under_way.items() if name not in finished},
     )
 
 
@@ -169,9 +169,9 @@ def _works(draw: st.DrawFn) -> tuple[dict[str, Step], list[frozenset[str]]]:
 
 @given(_works())
 def test_whatever_is_needed_gets_built_and_nothing_before_what_it_is_built_on(
-    made: tuple[dict[str, Step], list[frozenset[str]]],
+    builds: tuple[dict[str, Step], list[frozenset[str]]],
 ) -> None:
-    steps, needs = made
+    steps, needs = builds
     work = Work(steps, needs)
     built: list[str] = []
     while work.needs:

@@ -41,7 +41,7 @@ def _acks(draw: st.DrawFn) -> bytes:
         draw(EXTREMES),
         draw(st.one_of(st.just(len(ranges)), EXTREMES)),
     ]
-    numbers += [draw(SMALL), *(one for pair in ranges for one in pair), *draw(st.lists(EXTREMES, max_size=3))]
+    numbers += [draw(SMALL), *(bound for pair in ranges for bound in pair), *draw(st.lists(EXTREMES, max_size=3))]
     return b"".join(map(integer, numbers))
 
 
@@ -65,9 +65,9 @@ def test_what_is_read_at_once_is_what_is_read_frame_by_frame(payloads: list[tupl
         plain[row, :seen] = np.frombuffer(payload[:seen], np.uint8)
     captured = np.array([seen for _, seen in payloads], np.int64)
     size = np.array([len(payload) for payload, _ in payloads], np.int64)
-    for found, (payload, seen) in zip(read_common_frames(plain, captured, size), payloads, strict=True):
-        assert found is None or found == _slowly(payload, seen)
-        event("read at once" if found is not None else "left to be read frame by frame")
+    for frames, (payload, seen) in zip(read_common_frames(plain, captured, size), payloads, strict=True):
+        assert frames is None or frames == _slowly(payload, seen)
+        event("read at once" if frames is not None else "left to be read frame by frame")
 
 
 def test_what_most_packets_have_is_read_at_once() -> None:
@@ -79,6 +79,6 @@ def test_what_most_packets_have_is_read_at_once() -> None:
     for row, payload in enumerate(payloads):
         plain[row, : len(payload)] = np.frombuffer(payload[:WIDTH], np.uint8)
     sizes = np.array([len(payload) for payload in payloads])
-    *found, other, wrong = read_common_frames(plain, np.minimum(sizes, WIDTH), sizes)
-    assert found == [read_frames(payload[:WIDTH], len(payload)) for payload in payloads[:-2]]
+    *frames, other, wrong = read_common_frames(plain, np.minimum(sizes, WIDTH), sizes)
+    assert frames == [read_frames(payload[:WIDTH], len(payload)) for payload in payloads[:-2]]
     assert other is None and wrong is None

@@ -82,9 +82,11 @@ def test_two_looks_at_a_folder(tmp_path: Path, damage: Callable[[Path], None], s
     seen, sealed = quick_digest(root), entries(root)
     damage(root)
     assert (quick_digest(root) != seen) == shows
-    found = differences(root, sealed)
-    assert [one for one in found if not one.startswith(("usr/lib was", "usr was"))] == words or set(words) <= set(found)
-    assert bool(found) == bool(words)
+    words_of_changes = differences(root, sealed)
+    assert [change for change in words_of_changes if not change.startswith(("usr/lib was", "usr was"))] == words or set(
+        words
+    ) <= set(words_of_changes)
+    assert bool(words_of_changes) == bool(words)
 
 
 def test_a_folder_looks_as_it_did_when_its_files_are_shared(tmp_path: Path) -> None:
@@ -440,11 +442,11 @@ def test_the_cache_says_its_size(docker: FakeDocker, tmp_path: Path, monkeypatch
     (tmp_path / "script.js").write_bytes(b"x" * 5000)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     monkeypatch.setenv("HARNESS_CACHE_LIMIT", "2 GB")
-    said = json.loads(CliRunner().invoke(cli, ["cache", "--json"]).stdout)
-    assert (said["folder"], said["limit"]) == (str(tmp_path), 2 * 10**9)
-    parts = {part["name"]: part for part in said["parts"]}
+    report = json.loads(CliRunner().invoke(cli, ["cache", "--json"]).stdout)
+    assert (report["folder"], report["limit"]) == (str(tmp_path), 2 * 10**9)
+    parts = {part["name"]: part for part in report["parts"]}
     assert (parts["exported images"]["entries"], parts["served files"]["entries"]) == (2, 1)
     assert 100_000 <= parts["served files"]["bytes"] < 110_000
     blocks = {file.stat().st_ino: file.lstat().st_blocks * 512 for file in tmp_path.rglob("*")}
-    assert said["bytes"] == sum(part["bytes"] for part in said["parts"]) == sum(blocks.values())
+    assert report["bytes"] == sum(part["bytes"] for part in report["parts"]) == sum(blocks.values())
     assert "served files" in CliRunner().invoke(cli, ["cache"]).stdout

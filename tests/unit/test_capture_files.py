@@ -91,10 +91,10 @@ def test_events(tmp_path: Path) -> None:
         {"event": "stop", "t": 9},
     ]
     (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, events)))
-    found = read_events(tmp_path / "e.jsonl")
-    assert found.kernel == "lab 7.2.12" and found.ready_ns == 1_500_000_000
-    assert found.first_datagram_ns == 2_000_000_000 and found.stop_ns == 9_000_000_000
-    assert found.changes == {0: 7_001_000_000}
+    capture_events = read_events(tmp_path / "e.jsonl")
+    assert capture_events.kernel == "lab 7.2.12" and capture_events.ready_ns == 1_500_000_000
+    assert capture_events.first_datagram_ns == 2_000_000_000 and capture_events.stop_ns == 9_000_000_000
+    assert capture_events.changes == {0: 7_001_000_000}
 
 
 def test_capture_drops(tmp_path: Path) -> None:

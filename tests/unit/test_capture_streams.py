@@ -32,9 +32,9 @@ def test_gaps(parts: list[tuple[int, int]]) -> None:
     there = {byte for offset, length in parts for byte in range(offset, offset + length)}
     end = max((offset + length for offset, length in parts), default=0)
     offsets = np.array([a for a, _ in parts], np.int64)
-    found = find_gaps(offsets, np.array([a + n for a, n in parts], np.int64))
-    assert {byte for start, stop in found.tolist() for byte in range(start, stop)} == set(range(end)) - there
-    assert all(start < stop for start, stop in found.tolist())
+    gaps = find_gaps(offsets, np.array([a + n for a, n in parts], np.int64))
+    assert {byte for start, stop in gaps.tolist() for byte in range(start, stop)} == set(range(end)) - there
+    assert all(start < stop for start, stop in gaps.tolist())
 
 
 def opened(*packets: tuple[int, bytes], captured: int = 40, coalesced: Sequence[int] = ()) -> SentPackets:

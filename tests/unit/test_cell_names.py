@@ -56,7 +56,7 @@ def _keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, s
         main()
     out, err = capsys.readouterr()
     assert caught.value.code in (0, None), err
-    return {one["key"] for one in json.loads(out)["cells"]}
+    return {content["key"] for content in json.loads(out)["cells"]}
 
 
 def test_a_cell_answers_to_all_that_is_printed_of_it(
@@ -101,7 +101,7 @@ def test_other_options_still_choose(
 
 
 @pytest.mark.parametrize(
-    ("word", "said", "hint"),
+    ("word", "message", "hint"),
     [
         ("alpha→betta", "is called 'alpha→betta'", "did you mean 'alpha→beta'"),
         ("satellite/mediun", "no scenario 'satellite/mediun'", "satellite/medium"),
@@ -110,14 +110,14 @@ def test_other_options_still_choose(
     ],
 )
 def test_what_nothing_is_called_is_one_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept: Kept, word: str, said: str, hint: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept: Kept, word: str, message: str, hint: str
 ) -> None:
     monkeypatch.setattr("sys.argv", ["harness", "report", "--store", str(kept.folder), word])
     with pytest.raises(SystemExit) as caught:
         main()
     out, err = capsys.readouterr()
     assert (caught.value.code, out) == (2, "")
-    assert said in err and hint in err
+    assert message in err and hint in err
 
 
 # --- plot

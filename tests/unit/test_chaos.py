@@ -75,8 +75,8 @@ def truth(scene: Scene, tmp_path: Path) -> Truth:
     return Truth("virtual", (dict(CELL),), {0: agree}, frozenset(scene.stage.shapes()), tmp_path / "seed", {})
 
 
-def _ended(code: int | None = 0, talk: str = "", cell: dict[str, Any] = CELL, verb: str = "run") -> Ended:
-    return Ended((verb,), code, json.dumps({"cells": [cell]}), talk, 1.0)
+def _ended(code: int | None = 0, errors: str = "", cell: dict[str, Any] = CELL, verb: str = "run") -> Ended:
+    return Ended((verb,), code, json.dumps({"cells": [cell]}), errors, 1.0)
 
 
 KIND = Kind("a fault", "virtual")
@@ -100,8 +100,8 @@ def test_what_is_as_it_must_be_is_no_problem(scene: Scene, truth: Truth) -> None
 @pytest.mark.parametrize(
     ("ended", "says"),
     [
-        (_ended(talk="Traceback (most recent call last):\n  File"), "printed 'Traceback"),
-        (_ended(talk="error: the harness itself failed: KeyError"), "printed 'the harness itself failed'"),
+        (_ended(errors="Traceback (most recent call last):\n  File"), "printed 'Traceback"),
+        (_ended(errors="error: the harness itself failed: KeyError"), "printed 'the harness itself failed'"),
         (_ended(70), "ended with 70, which no page explains"),
         (_ended(130), "ended with 130, not [0, 1, 3]"),
         (_ended(None), "hung"),
@@ -188,7 +188,7 @@ def test_a_process_that_is_left_is_said_with_its_name(scene: Scene) -> None:
     with subprocess.Popen(words, cwd=scene.stage.memory, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert any(f"process {process.pid} " in thing for thing in left_on(scene.stage, None))
+        assert any(f"process {process.pid} " in leftover for leftover in left_on(scene.stage, None))
         process.kill()
 
 
@@ -203,11 +203,11 @@ def test_damage_touches_no_other_name_of_a_file(tmp_path: Path) -> None:
 def test_advice_is_followed_within_a_store_and_a_cache_only(scene: Scene) -> None:
     stage = scene.stage
     (stage.cache / "rootfs" / "ab").mkdir(parents=True)
-    talk = f"error: {stage.cache} is damaged\nhint: remove {stage.cache}/rootfs/ab, and run again"
-    assert follow(stage, [_ended(3, talk)]) == ["cache/rootfs/ab"]
+    advice = f"error: {stage.cache} is damaged\nhint: remove {stage.cache}/rootfs/ab, and run again"
+    assert follow(stage, [_ended(3, advice)]) == ["cache/rootfs/ab"]
     assert stage.cache.exists()
     assert not (stage.cache / "rootfs" / "ab").exists()
-    assert follow(stage, [_ended(3, talk)]) == []
+    assert follow(stage, [_ended(3, advice)]) == []
 
 
 def test_a_lock_that_somebody_holds_is_left_behind(scene: Scene, truth: Truth) -> None:

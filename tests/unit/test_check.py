@@ -26,10 +26,10 @@ def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> M
     observed = [
         Observation(role=role, parameter=name, value=value, unit="", source="a test") for role, name, value in seen
     ]
-    made = (
+    measurements = (
         () if seconds is None else (Measurement(name="completion", value=seconds, unit="s", flow=0, transfer="first"),)
     )
-    return MeasuredRun(version=VERSION, observed=tuple(observed), measurements=made)
+    return MeasuredRun(version=VERSION, observed=tuple(observed), measurements=measurements)
 
 
 def wrong(name: str, role: Role, *tried: tuple[ParameterValue, MeasuredRun]) -> str:
@@ -121,8 +121,10 @@ STAY = ("reconnaissance", "normal")
 
 def phases(ratio: float, *names: str) -> MeasuredRun:
     """The same with the phases of Careful Resume that its server named."""
-    told: list[tuple[Role, str, float | str]] = [("server", "careful_resume", ", ".join(names))] if names else []
-    return run(("server", "bdp_seed", ratio), *told)
+    observations: list[tuple[Role, str, float | str]] = (
+        [("server", "careful_resume", ", ".join(names))] if names else []
+    )
+    return run(("server", "bdp_seed", ratio), *observations)
 
 
 def resumed(ratio: float, *frames: int) -> MeasuredRun:
@@ -180,13 +182,16 @@ def test_values_are_those_the_image_takes() -> None:
 
 
 def test_claims_are_what_can_be_set_or_asked_for() -> None:
-    one = implementation(
+    tested_implementation = implementation(
         parameters={
             "initial_rtt": {"client": {"flag": "--rtt={ms}"}, "server": {"default": "333 ms"}},
             "ack_ratio": {"server": {"asks": "--ask={value}"}},
         }
     )
-    assert [(role, name) for role, name, _ in claims(one)] == [("client", "initial_rtt"), ("server", "ack_ratio")]
+    assert [(role, name) for role, name, _ in claims(tested_implementation)] == [
+        ("client", "initial_rtt"),
+        ("server", "ack_ratio"),
+    ]
 
 
 def test_every_parameter_of_the_vocabulary_says_what_shows_it() -> None:
@@ -199,7 +204,7 @@ class Matrix:
 
     def __init__(self, *named: Implementation) -> None:
         """`named`: those that flows name."""
-        self._named = {one.name: one for one in named}
+        self._named = {named_implementation.name: named_implementation for named_implementation in named}
 
     def matrix(self, request: Request, listen: object, *, pull: bool) -> list[Cell]:
         names = {item.name for item in (*request.clients, *request.servers)}
@@ -220,15 +225,15 @@ def test_what_is_remembered_is_tried_with_itself(
     how = {"flag": "--seed={value}", "values": ["jump-start", "off"]}
     settings = {"bdp_seed": {"server": how, **({"client": how} if of_client else {})}}
     mine = implementation("mine", roles=roles, parameters=settings)
-    known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
+    known = {scenario.name: scenario for scenario in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
     subject = session._Subject(Matrix(), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     tried = [claim for claim in subject.claims if claim.role == "server"]
     (claim,) = tried
-    for value, made in claim.cells:
-        asked = {name for name, given in made.parameters.items() if given == value}
-        assert (made.client.name, made.server.name, asked) == expected
-        assert made.scenario.name == "check/learnt"
+    for value, tested_cell in claim.cells:
+        asked = {name for name, given in tested_cell.parameters.items() if given == value}
+        assert (tested_cell.client.name, tested_cell.server.name, asked) == expected
+        assert tested_cell.scenario.name == "check/learnt"
     assert [value for value, _ in claim.cells] == ["jump-start", "off"]
 
 
@@ -243,17 +248,17 @@ def test_what_is_remembered_is_tried_with_itself(
 )
 def test_a_kernel_is_tried_with_itself_in_the_direction_that_shows_it(role: Role, name: str, direction: str) -> None:
     mine = implementation("mine", protocols=["tcp", "udp"], parameters={name: {"sysctl": "net.ipv4.setting=1 {bytes}"}})
-    known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
+    known = {scenario.name: scenario for scenario in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
     subject = session._Subject(Matrix(mine), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     assert [(role, protocol) for role, protocol, _ in subject.transfers] == [("client", "tcp"), ("server", "tcp")]
     assert subject.resumption_cell is None
-    (claim,) = (one for one in subject.claims if one.role == role)
+    (claim,) = (claim for claim in subject.claims if claim.role == role)
     assert len(claim.cells) == 2
-    for value, made in claim.cells:
-        (flow,) = made.scenario.flows
+    for value, tested_cell in claim.cells:
+        (flow,) = tested_cell.scenario.flows
         assert (flow.kind, flow.direction, flow.parameters) == ("tcp", direction, {f"{role}.{name}": value})
-        assert made.implementation("client", 0).name == made.implementation("server", 0).name == "mine"
+        assert tested_cell.implementation("client", 0).name == tested_cell.implementation("server", 0).name == "mine"
 
 
 def test_buffers_are_told_by_what_they_hold_back() -> None:
@@ -267,33 +272,38 @@ def test_buffers_are_told_by_what_they_hold_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "holds"),
+    ("sessions_resumed", "holds"),
     [(("false", "true"), True), (("false", "false"), False), (("false",), False), ((), False)],
 )
-def test_a_session_is_kept_when_the_server_saw_it_resumed(tmp_path: Path, told: tuple[str, ...], holds: bool) -> None:
-    lines = [f"quic-go-endpoint: resumed={word}\n" for word in told]
+def test_a_session_is_kept_when_the_server_saw_it_resumed(
+    tmp_path: Path, sessions_resumed: tuple[str, ...], holds: bool
+) -> None:
+    lines = [f"quic-go-endpoint: resumed={word}\n" for word in sessions_resumed]
     (tmp_path / "server0.log").write_text("".join(lines))
-    made = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01T00:00:00Z")
-    found = contract.judge_session(made, tmp_path)
-    assert (found.answer == "holds") is holds
-    assert found.role == "client"
+    ended_run = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01T00:00:00Z")
+    finding = contract.judge_session(ended_run, tmp_path)
+    assert (finding.answer == "holds") is holds
+    assert finding.role == "client"
 
 
 @pytest.mark.parametrize(("status", "answer"), [("crashed", "not tried"), ("completed", "does not hold")])
 def test_nothing_that_needs_a_transfer_is_tried_where_none_completes(status: Status, answer: Answer) -> None:
     mine = implementation("mine", parameters={"gso": {"server": {"flag": "--gso={value}", "values": ["on", "off"]}}})
-    known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
+    known = {scenario.name: scenario for scenario in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
     subject = session._Subject(Matrix(), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
 
-    def result(made: Cell, status: Status) -> CellResult:
+    def result(tested_cell: Cell, status: Status) -> CellResult:
         made_run = Run(
-            cell=made, repetition=0, outcome=Outcome(status=status, role="client"), started_at="2026-01-01T00:00:00Z"
+            cell=tested_cell,
+            repetition=0,
+            outcome=Outcome(status=status, role="client"),
+            started_at="2026-01-01T00:00:00Z",
         )
-        return CellResult(made, ((made_run, None),), Verdict(status="error", reason="", sentence=""), (Path(),))
+        return CellResult(tested_cell, ((made_run, None),), Verdict(status="error", reason="", sentence=""), (Path(),))
 
-    results = {made.key: result(made, "crashed") for made in subject.cells}
-    results |= {made.key: result(made, status) for _, _, made in subject.transfers}
+    results = {tested_cell.key: result(tested_cell, "crashed") for tested_cell in subject.cells}
+    results |= {tested_cell.key: result(tested_cell, status) for _, _, tested_cell in subject.transfers}
     failures = subject._failures(results)
     assert failures == ({} if status == "completed" else dict.fromkeys(ROLES, "no ordinary transfer completed"))
     (claim,) = subject.claims
@@ -302,20 +312,20 @@ def test_nothing_that_needs_a_transfer_is_tried_where_none_completes(status: Sta
 
 
 def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
-    found = [
+    findings = [
         Finding("mine", "client", "a transfer over h3", "holds", "whole file", "quic-go"),
         Finding("mine", "client", "parameter pacing", "does not hold", "no burst was seen", "quic-go"),
     ]
-    text = printed(findings_document(found, {"h2o": "it is built elsewhere"}), 140)
+    text = printed(findings_document(findings, {"h2o": "it is built elsewhere"}), 140)
     assert "✓ holds" in text
     assert "✕ does not hold" in text
     assert "2 questions, 1 do not hold" in text
     assert "h2o: not built here: it is built elsewhere" in text
-    assert findings_document(found, {}).data["findings"][1]["answer"] == "does not hold"
-    found.append(
+    assert findings_document(findings, {}).data["findings"][1]["answer"] == "does not hold"
+    findings.append(
         Finding("mine", "server", "parameter pacing", "not tried", "no ordinary transfer completed", "quic-go")
     )
-    text = printed(findings_document(found, {}), 140)
+    text = printed(findings_document(findings, {}), 140)
     assert "· not tried" in text
     assert "3 questions, 1 do not hold, 1 not tried" in text
-    assert "2 questions, none fails, 1 not tried" in printed(findings_document(found[::2], {}), 140)
+    assert "2 questions, none fails, 1 not tried" in printed(findings_document(findings[::2], {}), 140)

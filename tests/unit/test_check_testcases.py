@@ -27,7 +27,7 @@ from tests.examples import catalogue, cell, implementation
 NO_V2 = {"testcases": ["v2"], "why": "it has version 1 alone"}
 
 
-def _one(name: str = "mine", **overrides: Any) -> Implementation:
+def _implementation(name: str = "mine", **overrides: Any) -> Implementation:
     return implementation(name, parameters={}, **overrides)
 
 
@@ -36,52 +36,57 @@ def _trials(
 ) -> dict[tuple[str, str], tuple[list[str], str]]:
     """(role, test case) → names of the peers, and why it is not played."""
 
-    def made(role: Role, peer: Implementation, scenario: str) -> Cell:
+    def make_cell(role: Role, peer: Implementation, scenario: str) -> Cell:
         tested_scenario = catalogue().find_scenarios([scenario])[0]
         return cell(tested_scenario, *((mine, peer) if role == "client" else (peer, mine)))
 
-    found: dict[tuple[str, str], tuple[list[str], str]] = {}
-    for testcase_trial in trials(mine, references, others, made):
+    by_testcase: dict[tuple[str, str], tuple[list[str], str]] = {}
+    for testcase_trial in trials(mine, references, others, make_cell):
         peers = [
             (item.server if testcase_trial.role == "client" else item.client).name for item in testcase_trial.cells
         ]
         assert testcase_trial.lacks_peer == (not peers and not testcase_trial.refusal)
-        found[testcase_trial.role, testcase_trial.testcase] = (peers, testcase_trial.refusal)
-    return found
+        by_testcase[testcase_trial.role, testcase_trial.testcase] = (peers, testcase_trial.refusal)
+    return by_testcase
 
 
 def test_every_test_case_is_tried_against_the_references_that_take_it() -> None:
-    references = [_one("quic-go", refuses=[NO_V2]), _one("ngtcp2", protocols=["h3"])]
-    found = _trials(_one(refuses=[{"testcases": ["ecn"], "roles": ["server"], "why": "no marks"}]), *references)
-    assert {testcase for _, testcase in found} == set(TESTCASES)
-    assert found["client", "http3"] == (["quic-go", "ngtcp2"], "")
-    assert found["client", "ecn"] == (["quic-go"], "")
-    assert found["server", "ecn"] == ([], "no marks")
+    references = [_implementation("quic-go", refuses=[NO_V2]), _implementation("ngtcp2", protocols=["h3"])]
+    by_testcase = _trials(
+        _implementation(refuses=[{"testcases": ["ecn"], "roles": ["server"], "why": "no marks"}]), *references
+    )
+    assert {testcase for _, testcase in by_testcase} == set(TESTCASES)
+    assert by_testcase["client", "http3"] == (["quic-go", "ngtcp2"], "")
+    assert by_testcase["client", "ecn"] == (["quic-go"], "")
+    assert by_testcase["server", "ecn"] == ([], "no marks")
     # Where no reference takes it, it is tried against itself.
-    assert found["client", "v2"] == (["mine"], "")
+    assert by_testcase["client", "v2"] == (["mine"], "")
     # What only one role is told its peer need not know.
-    assert found["client", "keyupdate"] == (["quic-go"], "")
-    assert ("server", "keyupdate") not in found
-    assert ("client", "connectionmigration") not in found
+    assert by_testcase["client", "keyupdate"] == (["quic-go"], "")
+    assert ("server", "keyupdate") not in by_testcase
+    assert ("client", "connectionmigration") not in by_testcase
 
 
 def test_where_neither_a_reference_nor_itself_can_be_the_other_end_another_one_is_asked() -> None:
-    mine, reference = _one(roles=["client"]), _one("quic-go", refuses=[NO_V2])
+    mine, reference = _implementation(roles=["client"]), _implementation("quic-go", refuses=[NO_V2])
     assert _trials(mine, reference)["client", "v2"] == ([], "")
-    implementations = [reference, _one("aioquic"), _one("quinn")]
+    implementations = [reference, _implementation("aioquic"), _implementation("quinn")]
     assert _trials(mine, reference, others=implementations)["client", "v2"] == (["aioquic"], "")
 
 
 def test_a_preferred_address_is_tried_with_a_client_that_goes_there() -> None:
-    references, implementations = [_one("quic-go")], [_one("aioquic"), _one("picoquic")]
-    found = _trials(_one(), *references, others=implementations)
-    assert found["server", "connectionmigration"] == (["picoquic"], "")
-    assert _trials(_one(), *references)["server", "connectionmigration"] == ([], "")
+    references, implementations = (
+        [_implementation("quic-go")],
+        [_implementation("aioquic"), _implementation("picoquic")],
+    )
+    by_testcase = _trials(_implementation(), *references, others=implementations)
+    assert by_testcase["server", "connectionmigration"] == (["picoquic"], "")
+    assert _trials(_implementation(), *references)["server", "connectionmigration"] == ([], "")
 
 
 def test_what_is_taken_and_cannot_be_tried_is_said() -> None:
     finding = finding_without_peer(
-        TestcaseTrial("client", "v2", (), lacks_peer=True), cell(None, _one(), _one("quic-go"))
+        TestcaseTrial("client", "v2", (), lacks_peer=True), cell(None, _implementation(), _implementation("quic-go"))
     )
     assert (finding.answer, finding.seen) == ("not tried", "no implementation here can be the other end")
 
@@ -94,12 +99,12 @@ def test_each_test_case_has_its_scenario() -> None:
 
 def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
     scenario = catalogue().find_scenarios(["interop/retry"])[0]
-    tested_cell = cell(scenario, _one(**mine), _one("quic-go"))
+    tested_cell = cell(scenario, _implementation(**mine), _implementation("quic-go"))
     return CellResult(tested_cell, (), Verdict(status=status, reason=reason, sentence="So it is."), (Path(),))
 
 
 @pytest.mark.parametrize(
-    ("result", "answer", "said"),
+    ("result", "answer", "evidence"),
     [
         (_result("pass", "checks_hold"), "holds", "works: "),
         (_result("fail", "retry"), "does not hold", "fails: "),
@@ -113,14 +118,14 @@ def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
         ),
     ],
 )
-def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, said: str) -> None:
+def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, evidence: str) -> None:
     finding = judge_testcase(TestcaseTrial("client", "retry", (result.cell,)), result)
     assert (finding.question, finding.answer, finding.against) == ("TESTCASE retry", answer, "quic-go")
-    assert finding.seen == f"{said}So it is."
+    assert finding.seen == f"{evidence}So it is."
 
 
 @pytest.mark.parametrize(
-    ("role", "code", "answer", "said"),
+    ("role", "code", "answer", "evidence"),
     [
         ("client", 127, "not offered", "refused(127): it has version 1 alone"),
         ("client", 1, "does not hold", "not refused: it ended"),
@@ -129,19 +134,19 @@ def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answe
     ],
 )
 def test_what_a_manifest_refuses_has_to_end_with_127(
-    monkeypatch: pytest.MonkeyPatch, role: Role | None, code: int, answer: Answer, said: str
+    monkeypatch: pytest.MonkeyPatch, role: Role | None, code: int, answer: Answer, evidence: str
 ) -> None:
     asked: list[str] = []
 
-    def told(cell: Cell, role: Role, testcase: str, engine: object) -> Outcome:
+    def answer_testcase(cell: Cell, role: Role, testcase: str, engine: object) -> Outcome:
         asked.append(testcase)
         return outcome
 
     outcome = Outcome(status="unsupported", role=role, exit_code=code, detail="it ended")
-    monkeypatch.setattr(contract, "run_with_testcase", told)
-    tested_cell = cell(None, _one(), _one("quic-go"))
+    monkeypatch.setattr(contract, "run_with_testcase", answer_testcase)
+    tested_cell = cell(None, _implementation(), _implementation("quic-go"))
     finding = check_refusal(TestcaseTrial("client", "v2", (), "it has version 1 alone"), tested_cell, None)  # type: ignore[arg-type]
-    assert (finding.answer, finding.seen, asked) == (answer, said, ["v2"])
+    assert (finding.answer, finding.seen, asked) == (answer, evidence, ["v2"])
 
 
 def _crashed(tested_cell: Cell, role: Role = "server") -> Run:
@@ -151,18 +156,18 @@ def _crashed(tested_cell: Cell, role: Role = "server") -> Run:
 
 def test_a_crash_shows_the_last_line_and_the_path_of_the_log(tmp_path: Path) -> None:
     (tmp_path / "server0.log").write_text("it starts\nno key of this kind: EC\n\n  \n")
-    tested_cell = cell(catalogue().find_scenarios(["interop/retry"])[0], _one("quic-go"), _one())
+    tested_cell = cell(catalogue().find_scenarios(["interop/retry"])[0], _implementation("quic-go"), _implementation())
     run = _crashed(tested_cell)
-    said = f"the log of server0 ends with “no key of this kind: EC” ({tmp_path / 'server0.log'})"
+    last_line = f"the log of server0 ends with “no key of this kind: EC” ({tmp_path / 'server0.log'})"
     detail = contract.judge_transfer(run, "server", "h3", tmp_path).seen
-    assert detail == f"crashed: the server ended with exit code 0; {said}"
+    assert detail == f"crashed: the server ended with exit code 0; {last_line}"
     verdict = Verdict(status="fail", reason="crashed_server", sentence="The server ended.")
     result = CellResult(tested_cell, ((run, None),), verdict, (tmp_path,))
     finding = judge_testcase(TestcaseTrial("server", "retry", (tested_cell,)), result)
-    assert finding.seen == f"fails: The server ended; {said}"
+    assert finding.seen == f"fails: The server ended; {last_line}"
     # The endpoint under check is not always the one that is blamed. Its log tells as much.
     client = contract.judge_transfer(run, "client", "h3", tmp_path).seen
-    assert client.endswith(f"{said}; the log of client0 is empty ({tmp_path / 'client0.log'})")
+    assert client.endswith(f"{last_line}; the log of client0 is empty ({tmp_path / 'client0.log'})")
 
 
 @pytest.mark.parametrize(("failure", "answers"), [("", ["holds", "holds"]), ("it fails", ["holds", "not tried"])])
@@ -173,10 +178,11 @@ def test_a_missing_file_is_asked_for_where_one_that_is_there_comes(
         outcome = Outcome(status="crashed", role="client", exit_code=127, detail="it ended", log_tail=("no such word",))
 
     monkeypatch.setattr(contract, "_run_lab", lambda lab, engine: Result())
-    findings = contract.check_refusals(cell(None, _one(), _one("quic-go")), "client", None, failure=failure)  # type: ignore[arg-type]
+    tested_cell = cell(None, _implementation(), _implementation("quic-go"))
+    findings = contract.check_refusals(tested_cell, "client", None, failure=failure)  # type: ignore[arg-type]
     assert [finding.answer for finding in findings] == answers
     assert not failure or findings[-1].seen == failure
     # What holds needs no cause. What does not has one.
     Result.outcome = Result.outcome.model_copy(update={"exit_code": 0})
-    findings += contract.check_refusals(cell(None, _one(), _one("quic-go")), "client", None)  # type: ignore[arg-type]
+    findings += contract.check_refusals(cell(None, _implementation(), _implementation("quic-go")), "client", None)  # type: ignore[arg-type]
     assert (findings[0].seen, findings[2].seen) == ("it ended", "it ended: “no such word”")

@@ -28,8 +28,8 @@ def stored() -> tuple[CellResult, ...]:
     def is_of(name: str) -> bool:
         return any(name == scenario or name.startswith(f"{scenario}/") for scenario in STUDY.scenarios)
 
-    found = open_app(REFERENCE).results.find(lambda cell: is_of(cell.scenario.name))
-    return tuple(result for result in found if not has_release(result))
+    cell_results = open_app(REFERENCE).results.find(lambda cell: is_of(cell.scenario.name))
+    return tuple(result for result in cell_results if not has_release(result))
 
 
 def test_every_claim_has_its_verdict_on_stored_runs(snapshot: SnapshotAssertion) -> None:
@@ -56,7 +56,7 @@ def test_without_runs_a_claim_is_missing_or_no_claim_about_runs() -> None:
     assert "**reproduced**" not in page
 
 
-def said(document: ModuleType, text: str, results: Results) -> Verdict:
+def verdict_on(document: ModuleType, text: str, results: Results) -> Verdict:
     """The verdict on the first claim of a document that begins so."""
     claims: list[Claim] = list(document.claims(results))
     return next(claim for claim in claims if claim.says.startswith(text)).judge(results)
@@ -64,11 +64,11 @@ def said(document: ModuleType, text: str, results: Results) -> Verdict:
 
 def phased(server: str, values: Mapping[str, float]) -> list[CellResult]:
     """A run of the showcase with figures by the names that people write."""
-    (made,) = results_of(sharing.SHARING, "ngtcp2", server)
-    ((run, measured),) = made.runs
+    (cell_result,) = results_of(sharing.SHARING, "ngtcp2", server)
+    ((run, measured),) = cell_result.runs
     assert measured is not None
     measurements = tuple(measurement(name, value) for name, value in values.items())
-    return [replace(made, runs=((run, measured.model_copy(update={"measurements": measurements})),))]
+    return [replace(cell_result, runs=((run, measured.model_copy(update={"measurements": measurements})),))]
 
 
 @pytest.mark.parametrize(
@@ -78,35 +78,35 @@ def test_a_spike_is_more_drops_at_the_start_than_afterwards(onset: tuple[float, 
     runs = []
     for server, rate in zip(("ngtcp2", "quiche"), onset, strict=True):
         runs += phased(server, {"phase2_onset_drop_rate": rate, "phase2_settled_drop_rate": 0.02})
-    assert said(sharing, "a spike when the second", runs).status == status
-    assert said(sharing, "a spike when the first", runs).status == "missing"
+    assert verdict_on(sharing, "a spike when the second", runs).status == status
+    assert verdict_on(sharing, "a spike when the first", runs).status == "missing"
 
 
 def test_flows_converge_where_they_do_within_their_phase_and_quickly_within_half_a_second() -> None:
     def runs(seconds: float) -> list[CellResult]:
         return phased("quinn", {"phase2_convergence_time": 0.1, "phase3_convergence_time": seconds})
 
-    assert said(sharing, "flows converge", runs(0.9)).status == "reproduced"
-    assert said(sharing, "flows converge", runs(10.0)).status == "in part"
-    quick = said(sharing, "bandwidth is quickly redistributed when flows join", runs(0.9))
+    assert verdict_on(sharing, "flows converge", runs(0.9)).status == "reproduced"
+    assert verdict_on(sharing, "flows converge", runs(10.0)).status == "in part"
+    quick = verdict_on(sharing, "bandwidth is quickly redistributed when flows join", runs(0.9))
     assert (quick.status, quick.why) == ("in part", "longer than 0.5 s: quinn 0.9 s after 20 s")
-    assert said(sharing, "bandwidth is quickly redistributed when flows join", runs(0.4)).status == "reproduced"
+    assert verdict_on(sharing, "bandwidth is quickly redistributed when flows join", runs(0.4)).status == "reproduced"
 
 
 def test_shares_overshoot_drops_and_the_background_are_held_against_the_showcase() -> None:
     figures = {f"phase2_flow{flow}_throughput": rate for flow, rate in enumerate((4.7, 4.6))}
-    assert said(sharing, "10-20s: two flows have about 5", phased("quinn", figures)).status == "reproduced"
-    assert said(
+    assert verdict_on(sharing, "10-20s: two flows have about 5", phased("quinn", figures)).status == "reproduced"
+    assert verdict_on(
         sharing, "10-20s: two flows have about 5", phased("quinn", {**figures, "phase2_flow1_throughput": 2.0})
     ).status == ("contradicted")
     for rate, status in ((13.0, "reproduced"), (9.7, "contradicted")):
         overshoot = phased("quinn", {"phase1_onset_peak_rate": rate})
-        assert said(sharing, "the first sender overshoots", overshoot).status == status
+        assert verdict_on(sharing, "the first sender overshoots", overshoot).status == status
     for rate, status in ((0.011, "reproduced"), (0.2, "contradicted")):
-        assert said(sharing, "loss at the bottleneck", phased("quinn", {"drop_rate": rate})).status == status
+        assert verdict_on(sharing, "loss at the bottleneck", phased("quinn", {"drop_rate": rate})).status == status
     for rate, status in ((0.39, "reproduced"), (0.3, "contradicted")):
         udp_rates = {"phase1_flow3_throughput": 0.4, "phase2_flow3_throughput": rate}
-        assert said(sharing, "UDP's rate", phased("quinn", udp_rates)).status == status
+        assert verdict_on(sharing, "UDP's rate", phased("quinn", udp_rates)).status == status
 
 
 def _beside_tcp(server: str, own: float, tcp: float) -> list[CellResult]:
@@ -116,14 +116,14 @@ def _beside_tcp(server: str, own: float, tcp: float) -> list[CellResult]:
 
 
 def test_a_sender_that_takes_tcp_s_part_is_named_with_its_reason() -> None:
-    fair = said(sharing, "QUIC was made to coexist", _beside_tcp("ngtcp2", 5.0, 4.5))
+    fair = verdict_on(sharing, "QUIC was made to coexist", _beside_tcp("ngtcp2", 5.0, 4.5))
     assert fair.status == "reproduced"
-    taken = said(sharing, "QUIC was made to coexist", _beside_tcp("quic-go", 6.4, 3.2))
+    taken = verdict_on(sharing, "QUIC was made to coexist", _beside_tcp("quic-go", 6.4, 3.2))
     assert taken.status == "contradicted"
     assert taken.why.startswith("not quic-go (more than TCP): it falls to 0.7 of its window")
     # Beside CUBIC, which is what others ran beside, it says nothing.
     beside_cubic = results_of(sharing.BESIDE_TCP, "quinn", "ngtcp2", {"mean_throughput": 5.0}, {"mean_throughput": 4.5})
-    assert said(sharing, "QUIC was made to coexist", beside_cubic).status == "missing"
+    assert verdict_on(sharing, "QUIC was made to coexist", beside_cubic).status == "missing"
 
 
 def _picoquic(scenario: str, figures: Mapping[str, float]) -> list[CellResult]:
@@ -131,7 +131,7 @@ def _picoquic(scenario: str, figures: Mapping[str, float]) -> list[CellResult]:
 
 
 def test_a_limit_is_contradicted_by_a_goodput_beyond_it() -> None:
-    assert said(
+    assert verdict_on(
         satellite, "picoquic with picoquic is limited", _picoquic(satellite.LOSSY, {"goodput": 50.0})
     ).status == ("reproduced")
     beyond = _picoquic(satellite.LOSSY, {"goodput": 110.0})
@@ -139,7 +139,7 @@ def test_a_limit_is_contradicted_by_a_goodput_beyond_it() -> None:
         replace(result, cell=result.cell.model_copy(update={"parameters": {"client.connection_window": "4.0625 MB"}}))
         for result in _picoquic(satellite.LOSSY, {"goodput": 37.0})
     ]
-    verdict = said(satellite, "picoquic with picoquic is limited", [*beyond, *small])
+    verdict = verdict_on(satellite, "picoquic with picoquic is limited", [*beyond, *small])
     assert verdict.status == "contradicted"
     assert verdict.here == "110 Mbit/s; 37 with a connection window of 4.0625 MB"
 
@@ -147,7 +147,7 @@ def test_a_limit_is_contradicted_by_a_goodput_beyond_it() -> None:
 @pytest.mark.parametrize(("ratio", "status"), [(10.0, "reproduced"), (42.0, "contradicted")])
 def test_packets_an_acknowledgement_stand_beside_what_comes_meanwhile(ratio: float, status: str) -> None:
     runs = _picoquic(satellite.CASE, {"ack_ratio": ratio, "goodput": 41.5})
-    verdict = said(satellite, "picoquic begins with ratio 2:1", runs)
+    verdict = verdict_on(satellite, "picoquic begins with ratio 2:1", runs)
     assert verdict.status == status
     # 41.5 Mbit/s · 10 ms / (8 · 1482 B)
     assert ("35 on 50 Mbit/s" in verdict.why) == (status == "contradicted")
@@ -157,7 +157,7 @@ def test_servers_and_clients_are_compared_on_the_slides_paths() -> None:
     own = _picoquic(satellite.CASE, {"milestone_100MB": 19.3})
     for seconds, status in ((23.0, "reproduced"), (18.0, "contradicted")):
         other = results_of(satellite.CASE, "picoquic", "quiche", {"milestone_100MB": seconds})
-        assert said(satellite, "picoquic's server performs better", [*own, *other]).status == status
+        assert verdict_on(satellite, "picoquic's server performs better", [*own, *other]).status == status
     paths = ("in-sequence/quic-medium", "in-sequence/quic-large-lossy")
     for curl, status in ((10.0, "contradicted"), (8.0, "reproduced")):
         runs = [
@@ -168,7 +168,7 @@ def test_servers_and_clients_are_compared_on_the_slides_paths() -> None:
                 *results_of(path, "picoquic", "picoquic", {"milestone_100MB": of_own}),
             )
         ]
-        assert said(satellite, "picoquic's and curl's client differ less", runs).status == status
+        assert verdict_on(satellite, "picoquic's and curl's client differ less", runs).status == status
 
 
 def test_ccperf_s_figures_follow_the_study_s_rule() -> None:
@@ -177,17 +177,17 @@ def test_ccperf_s_figures_follow_the_study_s_rule() -> None:
         return results_of(udp.BACKGROUND, "linux", "linux", *[flow] * 6)
 
     # (8.68 + 6.59 + 6.82) / 3 is 7.36.
-    assert said(udp, "`mean_throughput_l4`: 8.68", runs(7.2, 19.0)).here == "7.2 Mbit/s (-2%)"
-    assert said(udp, "`mean_throughput_l4`: 8.68", runs(7.2, 19.0)).status == "reproduced"
-    assert said(udp, "`mean_throughput_l4`: 8.68", runs(5.0, 19.0)).status == "contradicted"
-    verdict = said(udp, "`mean_one_way_delay_l7`: 2,678", runs(7.2, 19.0))
+    assert verdict_on(udp, "`mean_throughput_l4`: 8.68", runs(7.2, 19.0)).here == "7.2 Mbit/s (-2%)"
+    assert verdict_on(udp, "`mean_throughput_l4`: 8.68", runs(7.2, 19.0)).status == "reproduced"
+    assert verdict_on(udp, "`mean_throughput_l4`: 8.68", runs(5.0, 19.0)).status == "contradicted"
+    verdict = verdict_on(udp, "`mean_one_way_delay_l7`: 2,678", runs(7.2, 19.0))
     assert verdict.status == "contradicted"
     assert "send buffer" in verdict.why
 
 
 def test_the_rule_s_gain_is_held_against_the_reset() -> None:
-    assert said(migration, "the rule is a significant improvement", []).status == "missing"
-    verdict = said(migration, "throughput of the first 100 ms nearly doubled", stored())
+    assert verdict_on(migration, "the rule is a significant improvement", []).status == "missing"
+    verdict = verdict_on(migration, "throughput of the first 100 ms nearly doubled", stored())
     assert verdict.status == "contradicted"
     assert "the new path's bandwidth-delay product is 32 to 88 kB, about the window of a reset, 38 kB" in verdict.why
 

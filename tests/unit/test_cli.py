@@ -93,10 +93,10 @@ def test_a_shell_completes_the_names_of_tables(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("_HARNESS_COMPLETE", "complete_bash")
-    for typed, found in (("harness report metr", ["metrics"]), ("harness report metrics --ma", ["--markdown"])):
+    for typed, completions in (("harness report metr", ["metrics"]), ("harness report metrics --ma", ["--markdown"])):
         monkeypatch.setenv("COMP_WORDS", typed)
         monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
-        assert _run(capsys, monkeypatch)[1].split() == found
+        assert _run(capsys, monkeypatch)[1].split() == completions
 
 
 def test_what_a_table_does_not_know_is_wrong_usage(

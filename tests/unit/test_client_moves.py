@@ -42,9 +42,9 @@ def test_moves_that_are_wrong_are_refused_in_one_line(moves: ModuleType, text: s
 def test_moves_are_made_in_time_and_after_the_handshake(
     moves: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = "0.02,interface,127.0.0.1,;0.06,interface,127.0.0.2,;60,interface,127.0.0.3,"
-    monkeypatch.setenv("MOVES", told)
-    made: list[tuple[float, str]] = []
+    schedule = "0.02,interface,127.0.0.1,;0.06,interface,127.0.0.2,;60,interface,127.0.0.3,"
+    monkeypatch.setenv("MOVES", schedule)
+    moved: list[tuple[float, str]] = []
 
     async def travel() -> None:
         journey = moves.Journey()
@@ -55,8 +55,8 @@ def test_moves_are_made_in_time_and_after_the_handshake(
         event = asyncio.Event()
 
         async def move(to: object) -> str:
-            made.append((loop.time() - zero, to.address(socket.AF_INET)))  # type: ignore[attr-defined]
-            if len(made) == 2:
+            moved.append((loop.time() - zero, to.address(socket.AF_INET)))  # type: ignore[attr-defined]
+            if len(moved) == 2:
                 event.set()
             return "there"
 
@@ -69,10 +69,10 @@ def test_moves_are_made_in_time_and_after_the_handshake(
         journey.end()
 
     asyncio.run(travel())
-    (first, one), (second, other) = made
-    assert (one, other) == ("127.0.0.1", "127.0.0.2") and first >= 0.02 and second >= 0.06
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].endswith("told to at 0.02 s, as soon as the handshake was confirmed")
-    assert said[1].endswith("told to at 0.06 s") and said[2].endswith(
+    (first, first_address), (second, second_address) = moved
+    assert (first_address, second_address) == ("127.0.0.1", "127.0.0.2") and first >= 0.02 and second >= 0.06
+    log_lines = capsys.readouterr().err.splitlines()
+    assert log_lines[0].endswith("told to at 0.02 s, as soon as the handshake was confirmed")
+    assert log_lines[1].endswith("told to at 0.06 s") and log_lines[2].endswith(
         "no interface at 60 s: the client was done before"
     )

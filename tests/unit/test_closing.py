@@ -179,7 +179,7 @@ def test_the_real_time_check_is_of_virtual_time_alone() -> None:
 
 
 def test_a_result_without_figures_ends_a_run_too() -> None:
-    nothing = completions("virtual", one=scenario(objectives=[]))
+    nothing = completions("virtual", definition=scenario(objectives=[]))
     assert "best:" in printed(closing_document([nothing]))
 
 
@@ -213,7 +213,7 @@ def _swept(*seconds: float, **observed: str) -> list[CellResult]:
         )
         pair = stored_run, measured.model_copy(update={"observed": seen})
         cells.append(
-            result("virtual", pair, one=scenario(objectives=[]), parameters={"server.congestion_control": asked})
+            result("virtual", pair, definition=scenario(objectives=[]), parameters={"server.congestion_control": asked})
         )
     return cells
 
@@ -233,7 +233,9 @@ def test_one_run_that_is_a_tenth_of_a_per_cent_better_is_no_best() -> None:
 
 def test_the_metric_that_ranks_is_a_column() -> None:
     text = printed(
-        results_document([completions("virtual", value, one=scenario(milestones=["2 MB"])) for value in (4.0, 5.0)]),
+        results_document(
+            [completions("virtual", value, definition=scenario(milestones=["2 MB"])) for value in (4.0, 5.0)]
+        ),
         160,
     )
     assert re.search(r"┃ +2MB ┃ +completion", text)
@@ -256,7 +258,7 @@ def test_a_run_with_the_real_time_check_answers_first_and_compares_last(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def made(app: App, request: Request, options: object, listen: object) -> list[CellResult]:
+    def run_matrix(app: App, request: Request, options: object, listen: object) -> list[CellResult]:
         asked.append((request.engine, request.pairs))
         if request.engine == "virtual":
             return _matrix()
@@ -264,7 +266,7 @@ def test_a_run_with_the_real_time_check_answers_first_and_compares_last(
             raise problem
         return [_cell(name, name, "compose", completion=5.1, milestone_2MB=2.6) for name in NAMES]
 
-    monkeypatch.setattr("harness.execution.App.run", made)
+    monkeypatch.setattr("harness.execution.App.run", run_matrix)
     words = ["satellite/small", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(tmp_path / "store")]
     monkeypatch.setattr("sys.argv", ["harness", "run", *words, "--engine", "virtual", "--check-real", "--no-figures"])
     with pytest.raises(SystemExit) as ended:

@@ -41,7 +41,7 @@ from tests.polling import wait_for
 
 HERE = cell(engine="virtual")
 #: What workers of this process have made, in order: (repetition, worker).
-made: list[tuple[int, str]] = []
+executed: list[tuple[int, str]] = []
 #: Lets runs end that `held` holds.
 go_on = threading.Event()
 
@@ -65,7 +65,7 @@ def files(run: Run) -> dict[str, bytes]:
 
 def quick(order: RunOrder) -> RunAnswer:
     worker = get_worker().address
-    made.append((order.repetition, worker))
+    executed.append((order.repetition, worker))
     return RunAnswer(worker, "here", files=files(run_of(order)), seconds=0.01)
 
 
@@ -175,7 +175,7 @@ def started(workers: int, memory: str = "1GiB", **overrides: Any) -> Any:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(driver, "CHECK_INTERVAL", 0.2)
-    made.clear()
+    executed.clear()
     go_on.clear()
     with started(2) as cluster:
         yield Scene(cluster, tmp_path)
@@ -198,12 +198,12 @@ def test_a_worker_goes_on_where_dask_would_pause_it(tmp_path: Path) -> None:
 def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> None:
     scene.cluster.scale(1)
     todo = plan(12)
-    one, ground = scene.driver(todo, Fake(expects=lambda cell: float(cell.seed)))
-    one.work()
+    run_driver, ground = scene.driver(todo, Fake(expects=lambda cell: float(cell.seed)))
+    run_driver.work()
     assert sorted(ground.stored_runs) == sorted((item.cell.key, item.repetition) for item in todo)
-    assert len(made) == 12
+    assert len(executed) == 12
     # Dask hands out what it has in the order of priority, and gets the longest first.
-    assert {number for number, _ in made[:2]} <= {11, 10, 9, 8}
+    assert {number for number, _ in executed[:2]} <= {11, 10, 9, 8}
     last = [event for event in scene.events if isinstance(event, ClusterProgress)][-1]
     assert last.total == 12 and last.cores >= 1
     assert not list((scene.folder / "claims").iterdir())
@@ -212,39 +212,41 @@ def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> N
 def test_what_a_run_brings_on_is_made_too_and_what_was_spoilt_once_more(scene: Scene) -> None:
     (first,) = cells(1)
     more = iter([[PlannedRun(first, 1), PlannedRun(first, 2)], []])
-    one, ground = scene.driver([PlannedRun(first, 0)], Fake(invalid_attempts=1), next_runs=lambda cell: next(more))
-    one.work()
+    run_driver, ground = scene.driver(
+        [PlannedRun(first, 0)], Fake(invalid_attempts=1), next_runs=lambda cell: next(more)
+    )
+    run_driver.work()
     assert sorted(number for _, number in ground.stored_runs) == [0, 0, 1, 2]
 
 
 def test_what_another_harness_made_meanwhile_is_not_made(scene: Scene) -> None:
     todo = plan(3)
-    one, ground = scene.driver(todo, Fake(elsewhere={(todo[1].cell.key, 1)}))
-    one.work()
+    run_driver, ground = scene.driver(todo, Fake(elsewhere={(todo[1].cell.key, 1)}))
+    run_driver.work()
     assert sorted(number for _, number in ground.stored_runs) == [0, 2]
     assert any(isinstance(event, RunTakenOver) for event in scene.events)
 
 
 def test_runs_made_twice_are_made_on_different_workers_and_compared(scene: Scene) -> None:
-    one, ground = scene.driver(plan(4), share=1.0)
-    one.work()
-    assert len(ground.stored_runs) == 4 and len(made) == 8
+    run_driver, ground = scene.driver(plan(4), share=1.0)
+    run_driver.work()
+    assert len(ground.stored_runs) == 4 and len(executed) == 8
     for number in range(4):
-        assert len({worker for repetition, worker in made if repetition == number}) == 2
+        assert len({worker for repetition, worker in executed if repetition == number}) == 2
     assert scene.warnings() == "4 runs made twice, on different workers: the same"
 
 
 def test_a_run_that_comes_out_differently_is_named(scene: Scene) -> None:
-    one, _ = scene.driver(plan(1), work=differing, share=0.01)
+    run_driver, _ = scene.driver(plan(1), work=differing, share=0.01)
     with pytest.raises(ResultError, match=f"{'0' * 16}/0 .*: other captures"):
-        one.work()
+        run_driver.work()
 
 
 def test_where_there_is_one_worker_it_is_said_that_nothing_was_made_twice(scene: Scene) -> None:
     scene.cluster.scale(1)
     wait_for(lambda: len(scene.cluster.scheduler.workers) == 1)
-    one, _ = scene.driver(plan(2), share=1.0)
-    one.work()
+    run_driver, _ = scene.driver(plan(2), share=1.0)
+    run_driver.work()
     assert scene.warnings() == "2 runs could not be made twice: there is no other worker"
 
 
@@ -254,54 +256,56 @@ def test_a_machine_without_ground_gets_nothing_more_and_others_make_what_it_had(
     def work(order: RunOrder) -> RunAnswer:
         return without_disk(order) if get_worker().address == bad else held(0, order)
 
-    one, ground = scene.driver(plan(6), work=work)
-    one.work()
-    assert len(ground.stored_runs) == 6 and {worker for _, worker in made} == set(scene.cluster.scheduler.workers) - {
-        bad
-    }
+    run_driver, ground = scene.driver(plan(6), work=work)
+    run_driver.work()
+    assert len(ground.stored_runs) == 6 and {worker for _, worker in executed} == set(
+        scene.cluster.scheduler.workers
+    ) - {bad}
     assert f"the worker {bad} on there gets nothing more to do: the disk is full" in scene.warnings()
 
 
 def test_where_no_machine_has_ground_it_ends_with_the_reason(scene: Scene) -> None:
-    one, _ = scene.driver(plan(3), work=lambda order: RunAnswer(get_worker().address, "there", "no memory", "buy some"))
+    run_driver, _ = scene.driver(
+        plan(3), work=lambda order: RunAnswer(get_worker().address, "there", "no memory", "buy some")
+    )
     with pytest.raises(EngineError, match="on there: no memory"):
-        one.work()
+        run_driver.work()
     assert not list((scene.folder / "claims").iterdir())
 
 
 def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, ground = scene.driver(plan(1))
+    run_driver, ground = scene.driver(plan(1))
     monkeypatch.setattr(dask_client, "package_digest", lambda: "another")
-    working = threading.Thread(target=one.work, daemon=True)
+    working = threading.Thread(target=run_driver.work, daemon=True)
     working.start()
     wait_for(lambda: scene.warnings().count("has another version of this package") >= 2)
-    assert not made and messages.package_digest() in scene.warnings()
+    assert not executed and messages.package_digest() in scene.warnings()
     for address in scene.cluster.scheduler.workers:
         assert f"the worker {address} on " in scene.warnings()
     # One of the right version comes.
     monkeypatch.setattr(dask_client, "package_digest", messages.package_digest)
     scene.cluster.scale(3)
     working.join(30)
-    assert len(ground.stored_runs) == 1 and len({worker for _, worker in made}) == 1
+    assert len(ground.stored_runs) == 1 and len({worker for _, worker in executed}) == 1
 
 
 def test_where_nobody_else_can_come_workers_of_another_version_end_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = scene.driver(plan(1), owns_cluster=True)
+    run_driver, _ = scene.driver(plan(1), owns_cluster=True)
     monkeypatch.setattr(dask_client, "package_digest", lambda: "another")
     with pytest.raises(EngineError, match="files of this package were changed since this command began") as raised:
-        one.work()
+        run_driver.work()
     assert raised.value.hint == "give the command again: what is stored counts"
-    assert not made
+    assert not executed
 
 
 def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_client, "FETCH_TIMEOUT", 2.0)
-    one, ground = scene.driver(plan(6), work=partial(held, 1))
-    working = threading.Thread(target=one.work, daemon=True)
+    run_driver, ground = scene.driver(plan(6), work=partial(held, 1))
+    working = threading.Thread(target=run_driver.work, daemon=True)
     working.start()
-    wait_for(lambda: made)
+    wait_for(lambda: executed)
     scene.cluster.scale(0)
     wait_for(lambda: not scene.cluster.scheduler.workers)
     go_on.set()
@@ -315,11 +319,11 @@ def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
 ) -> None:
     monkeypatch.setattr(driver, "WARNING_INTERVAL", 0.0)
     ground = Fake(memory=1 << 50)
-    one, _ = scene.driver(plan(1), ground)
-    working = threading.Thread(target=one.work, daemon=True)
+    run_driver, _ = scene.driver(plan(1), ground)
+    working = threading.Thread(target=run_driver.work, daemon=True)
     working.start()
     wait_for(lambda: "no worker has the memory for 1 run" in scene.warnings())
-    assert not made
+    assert not executed
     ground.memory = 1
     working.join(30)
     assert len(ground.stored_runs) == 1
@@ -336,12 +340,12 @@ def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(driver, "CHECK_INTERVAL", 0.2)
-    made.clear()
+    executed.clear()
     go_on.clear()
     more: dict[str, Any] = {"protocol": "tcp://", "host": "127.0.0.1", "scheduler_port": _port()}
     scene = Scene(started(1, **more), tmp_path)
-    one, ground = scene.driver(plan(8), work=partial(held, 2))
-    working = threading.Thread(target=one.work, daemon=True)
+    run_driver, ground = scene.driver(plan(8), work=partial(held, 2))
+    working = threading.Thread(target=run_driver.work, daemon=True)
     working.start()
     wait_for(lambda: len(ground.stored_runs) == 2)
     kept = list(ground.stored_runs)

@@ -44,8 +44,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
         patch.setattr(coordinator, "CHECK_INTERVAL", 0.3)
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
         environment = {"HARNESS_CACHE": str(tmp_path_factory.mktemp("cache")), "PYTHONPATH": str(ROOT)}
-        with run_scheduler(ClusterOptions("", 2), environment) as found:
-            yield found
+        with run_scheduler(ClusterOptions("", 2), environment) as started_scheduler:
+            yield started_scheduler
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Schedul
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
     with run_scheduler(
         ClusterOptions("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-    ) as found:
-        yield found
+    ) as started_scheduler:
+        yield started_scheduler
 
 
 def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_stored(
@@ -120,11 +120,11 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
 
 def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(scheduler: Scheduler, tmp_path: Path) -> None:
     """As one that takes more memory than a worker has, which the kernel ends by SIGKILL."""
-    said: list[Event] = []
+    events: list[Event] = []
     with pytest.raises(EngineError, match=r"1 run could not be made: 0000000000000003/3: .*") as exception_info:
-        drive(scheduler, tmp_path, COUNT, frozenset({3}), always=True, say=said.append)
+        drive(scheduler, tmp_path, COUNT, frozenset({3}), always=True, say=events.append)
     assert "memory" in exception_info.value.hint
-    warned = [event.text for event in said if isinstance(event, Warned)]
+    warned = [event.text for event in events if isinstance(event, Warned)]
     assert len([text for text in warned if "worker after worker died of it" in text]) == 1
     # Those that a worker had beside it are blamed by Dask, too.
     assert [item.repetition for item in Folder(tmp_path).missing_runs(plan(COUNT))] == [3]
@@ -172,19 +172,19 @@ def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, schedule
     assert scheduler.tls is not None
     command = [*dask_command("worker"), scheduler.address, *tls.dask_options(scheduler.tls), "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny",
                "--local-directory", str(tmp_path), "--name", "another"]  # fmt: skip
-    said: list[str] = []
+    warnings: list[str] = []
     depot: Any = None
-    with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as other:
-        looking = ClusterConnection(scheduler.address, scheduler.security, depot, said.append)
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as other_worker:
+        looking = ClusterConnection(scheduler.address, scheduler.security, depot, warnings.append)
         try:
             # (Workers that died in another test may still be on their way back.)
-            wait_for(lambda: (looking.update_workers(), said and len(looking.workers) == 2)[1], 120)
+            wait_for(lambda: (looking.update_workers(), warnings and len(looking.workers) == 2)[1], 120)
             assert looking.cores == 2
-            assert "has another version of this package" in said[0] and package_digest() in said[0]
-            assert said[0].endswith("it gets nothing to do") and len(said) == 1
+            assert "has another version of this package" in warnings[0] and package_digest() in warnings[0]
+            assert warnings[0].endswith("it gets nothing to do") and len(warnings) == 1
         finally:
             looking.close()
-            other.terminate()
+            other_worker.terminate()
 
 
 class Wire:
@@ -208,17 +208,17 @@ class Wire:
                 return
             far = socket.create_connection(("127.0.0.1", self._target_port))
             self._ends += [near, far]
-            for connection, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(connection, other), daemon=True).start()
+            for connection, peer in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(connection, peer), daemon=True).start()
 
     @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
+    def _carry(source: socket.socket, destination: socket.socket) -> None:
         try:
-            while block := one.recv(1 << 16):
-                other.sendall(block)
+            while block := source.recv(1 << 16):
+                destination.sendall(block)
         except OSError:
             pass
-        for end in (one, other):
+        for end in (source, destination):
             end.close()
 
     def cut(self) -> None:
@@ -239,7 +239,7 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
 ) -> None:
     monkeypatch.setattr(dask_client, "ANSWER_TIMEOUT", 5.0)
     wire = Wire(int(scheduler.address.rpartition(":")[2]))
-    said: list[Event] = []
+    events: list[Event] = []
     ground, connected = Folder(tmp_path), list[float]()
     depot: Any = None
 
@@ -250,20 +250,20 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
             partial(work, tmp_path, frozenset[int](), False),
         )  # fmt: skip
 
-    one = Driver(plan(COUNT), ground, connect, said.append, with_artefacts=False)
-    working = threading.Thread(target=one.work, daemon=True)
+    driver = Driver(plan(COUNT), ground, connect, events.append, with_artefacts=False)
+    working = threading.Thread(target=driver.work, daemon=True)
     hold(tmp_path, range(1, COUNT))
     working.start()
     wait_for(lambda: ground.stored_repetitions, 120)
     wire.cut()
     kept = list(ground.stored_repetitions)
-    wait_for(lambda: [event for event in said if isinstance(event, Warned)], 120)
+    wait_for(lambda: [event for event in events if isinstance(event, Warned)], 120)
     let_go(tmp_path)
     wire.mend()
     working.join(120)
     assert not working.is_alive() and len(connected) >= 2
     assert ground.stored_repetitions[: len(kept)] == kept and sorted(ground.stored_repetitions) == list(range(COUNT))
-    assert any("what was under way is made again" in event.text for event in said if isinstance(event, Warned))
+    assert any("what was under way is made again" in event.text for event in events if isinstance(event, Warned))
 
 
 def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
 
     bad, full = next(iter(scene.cluster.scheduler.workers)), threading.Event()
 
-    def made(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
+    def execute_order(order: RunOrder) -> tuple[dict[str, bytes], bytes]:
         if get_worker().address == bad:
             full.set()
             raise OSError(errno.ENOSPC, "No space left on device", "/cache/rootfs/unfinished")
@@ -281,7 +281,7 @@ def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch
 
         return files(run_of(order)), b""
 
-    monkeypatch.setattr(worker, "_execute_order", made)
+    monkeypatch.setattr(worker, "_execute_order", execute_order)
     driver, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make_run)
     driver.work()
     assert len(ground.stored_runs) == 5

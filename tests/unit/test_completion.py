@@ -94,7 +94,7 @@ def test_a_shell_waits_for_nothing_heavy() -> None:
     assert not {"polars", "altair", "scipy", "jinja2", "cryptography"} & set(process.stdout.split())
 
 
-def _said(
+def _run_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
 ) -> tuple[int | str | None, str]:
     monkeypatch.setattr("sys.argv", ["harness", *words])
@@ -105,16 +105,16 @@ def _said(
 
 def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.store.provenance.commit_of", lambda root: "0123abcd+")
-    code, out = _said(capsys, monkeypatch, "--version")
+    code, out = _run_command(capsys, monkeypatch, "--version")
     assert code in (0, None)
     assert out.startswith("harness ") and "(0123abcd+), Python 3." in out
 
 
 @pytest.mark.parametrize("words", [(), ("run",), ("report", "metrics")])
 def test_h_is_help(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
-    code, short = _said(capsys, monkeypatch, *words, "-h")
+    code, short = _run_command(capsys, monkeypatch, *words, "-h")
     assert code == 0
-    assert short == _said(capsys, monkeypatch, *words, "--help")[1]
+    assert short == _run_command(capsys, monkeypatch, *words, "--help")[1]
     assert f"Usage: harness {' '.join(words)}".rstrip() in short
 
 
@@ -125,4 +125,4 @@ def test_plan_takes_what_run_takes(capsys: pytest.CaptureFixture[str], monkeypat
     assert [*run, "shards"] == list(plan)
     assert {"scenarios", "jobs", "fresh", "retry", "draw"} <= set(run)
     for command in ("run", "plan"):
-        assert "--figures" in _said(capsys, monkeypatch, command, "--help")[1]
+        assert "--figures" in _run_command(capsys, monkeypatch, command, "--help")[1]

@@ -347,8 +347,8 @@ def test_limits_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with closing(ComposeEngine(Cache(tmp_path / "cache"), memory=1 << 30)) as engine:
         result = engine.run(machine.lab, machine.run, machine.phases.append)
     assert result.containers == "1 GiB of memory, 4096 processes each; closed networks"
-    made = [words for words in machine.docker_calls() if words.startswith("run --detach")]
-    assert len(made) == 2 and all("--memory 1073741824 --memory-swap 1073741824" in words for words in made)
+    containers = [words for words in machine.docker_calls() if words.startswith("run --detach")]
+    assert len(containers) == 2 and all("--memory 1073741824 --memory-swap 1073741824" in words for words in containers)
 
 
 def test_who_loses_a_process_for_want_of_memory_is_named_with_what_it_may_have(
@@ -364,12 +364,12 @@ def test_who_loses_a_process_for_want_of_memory_is_named_with_what_it_may_have(
     assert "server0" in result.outcome.detail and "4 GiB (HARNESS_ENDPOINT_MEMORY)" in result.outcome.detail
 
 
-@pytest.mark.parametrize(("words", "said"), [("setgid: Operation not permitted", True), ("no", False)])
+@pytest.mark.parametrize(("words", "is_named"), [("setgid: Operation not permitted", True), ("no", False)])
 def test_who_is_refused_something_hears_of_its_manifest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, is_named: bool
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     script = (tmp_path / "docker").read_text()
     (tmp_path / "docker").write_text(script.replace("words of $2", words))
     machine.script("server0.0", "sleep 0.1; die server0 1")
-    assert any("container" in one and "server0" in one for one in machine.run_once().warnings) == said
+    assert any("container" in warning and "server0" in warning for warning in machine.run_once().warnings) == is_named

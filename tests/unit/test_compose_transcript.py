@@ -54,7 +54,7 @@ class Noted:
             *compose, "--progress", "quiet", "up", "--detach",
             files={f"{standing}/compose.yaml": COMPOSE.format(tag=self.tag), f"{standing}/sim/plan.json": "{}"},
             variables={"LAB_OWNER": owner, "LAB_CERTS": "/srv/lab/.cache/certs"},
-            made={self.sim: f"quic-lab-{self.process}-0-sim-1"},
+            identities={self.sim: f"quic-lab-{self.process}-0-sim-1"},
         )  # fmt: skip
         self.note(
             "run",
@@ -62,9 +62,11 @@ class Noted:
             "--name",
             f"{name}-server0",
             f"quic-lab/a:{self.tag}",
-            made={self.server: f"{name}-server0"},
+            identities={self.server: f"{name}-server0"},
         )
-        self.note("create", "--name", f"{name}-client0", "--volume", logs, "a:1", made={self.client: f"{name}-client0"})
+        self.note(
+            "create", "--name", f"{name}-client0", "--volume", logs, "a:1", identities={self.client: f"{name}-client0"}
+        )
         self.note("network", "connect", "--ip", "10.0.0.1", f"quic-lab-{self.process}-0_left-far", self.client)
         self.note("start", self.client)
         for _ in range(self.looks):
@@ -77,18 +79,18 @@ class Noted:
     def identity(self, number: int) -> str:
         return f"{self.process * 7 + number:064x}"
 
-    def note(self, *words: str, made: Mapping[str, str] | None = None, **overrides: Any) -> None:
+    def note(self, *words: str, identities: Mapping[str, str] | None = None, **overrides: Any) -> None:
         self.lines.append({"at": self.at, "words": list(words), **overrides})
-        if made is not None:
-            self.lines.append({"made": made})
+        if identities is not None:
+            self.lines.append({"made": identities})
 
     def place(self, *words: str) -> int:
         """Where the first command is that begins with these words."""
         return next(place for place, line in enumerate(self.lines) if line.get("words", [])[: len(words)] == [*words])
 
     def words(self, *words: str) -> list[str]:
-        found: list[str] = self.lines[self.place(*words)]["words"]
-        return found
+        command: list[str] = self.lines[self.place(*words)]["words"]
+        return command
 
     def read(self, files: Mapping[str, str] | None = None) -> Transcript:
         places = {self.scratch: "SCRATCH", "/srv/lab": "CHECKOUT", "/srv/lab/.cache": "CACHE", KEY: "KEY"}
@@ -101,20 +103,20 @@ CLIENT, SERVER = "quic-lab-1-client0", "quic-lab-1-server0"
 
 
 def test_the_commands_of_each_container_are_in_order_between_those_of_what_stands() -> None:
-    made = Noted().read()
-    ways = {name: [command.split()[0] for command in commands] for name, commands in made.changes.items()}
+    transcript = Noted().read()
+    ways = {name: [command.split()[0] for command in commands] for name, commands in transcript.changes.items()}
     assert ways == {
         SHARED_RESOURCES: ["compose", "compose"],
         SERVER: ["compose", "run", "stop", "rm", "compose"],
         CLIENT: ["compose", "create", "network", "start", "rm", "compose"],
     }
-    assert made.changes[CLIENT][2] == f"network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}"
-    assert made.changes[SERVER][-2] == f"rm --force {SERVER}"
-    assert made.queries == {
+    assert transcript.changes[CLIENT][2] == f"network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}"
+    assert transcript.changes[SERVER][-2] == f"rm --force {SERVER}"
+    assert transcript.queries == {
         "events --since TIME --filter label=org.quic-lab.owner=OWNER", f"inspect {CLIENT}", f"inspect {SERVER}",
         "inspect quic-lab-0-sim-1", f"logs {CLIENT}",
     }  # fmt: skip
-    assert made.files == {
+    assert transcript.files == {
         "cell.env": "LAB_WWW=CACHE/www\n",
         "standing/compose.yaml": COMPOSE.replace(":{tag}", ""),
         "standing/sim/plan.json": "{}",
@@ -172,9 +174,9 @@ def test_a_changed_flag_is_named() -> None:
 def test_a_changed_flag_of_what_stands_is_named_where_it_is() -> None:
     recording = Noted()
     recording.words("compose").insert(-1, "--wait")
-    found = differences(Noted().read(), recording.read())
-    assert f"docker, {SHARED_RESOURCES}, command 1: " in found[0]
-    assert {line.split(",")[1].strip() for line in found} == {SHARED_RESOURCES, CLIENT, SERVER}
+    deviations = differences(Noted().read(), recording.read())
+    assert f"docker, {SHARED_RESOURCES}, command 1: " in deviations[0]
+    assert {line.split(",")[1].strip() for line in deviations} == {SHARED_RESOURCES, CLIENT, SERVER}
 
 
 def test_an_added_command_and_one_that_is_no_longer_given_are_named() -> None:
@@ -203,8 +205,8 @@ def test_networks_that_go_before_their_containers_are_named() -> None:
     recording = Noted()
     removed = recording.lines.pop(recording.place("rm"))
     recording.lines.append(removed)
-    found = differences(Noted().read(), recording.read())
-    assert [line.partition(",")[2].split(",")[0].strip() for line in found] == [CLIENT, SERVER]
+    deviations = differences(Noted().read(), recording.read())
+    assert [line.partition(",")[2].split(",")[0].strip() for line in deviations] == [CLIENT, SERVER]
 
 
 def test_files_that_are_given_to_their_user_are_in_no_order_with_containers() -> None:
@@ -327,11 +329,11 @@ def test_the_shim_notes_what_compose_brings_up_from_which_files(
     place.write_text("services:\n")
     words = ["compose", "--project-name", "quic-lab-1-0", "--file", str(place), "up", "--detach"]
     assert through_shim(*words).stdout == " ".join(words) + "\n"
-    up, made = _lines(tmp_path / "log")
+    up, created = _lines(tmp_path / "log")
     assert up["words"] == words
     assert up["files"] == {str(place): "services:\n", str(place.parent / "sim" / "plan.json"): "{}"}
     assert up["variables"]["LAB_OWNER"] == "somebody"
-    assert made == {"made": {"def456": "quic-lab-1-0-sim-1"}}
+    assert created == {"made": {"def456": "quic-lab-1-0-sim-1"}}
 
 
 def test_commands_at_once_are_noted_line_by_line(

@@ -107,8 +107,8 @@ def test_an_endpoint_has_what_its_manifest_asks_for_and_a_stranger_a_root_to_wri
 def test_an_endpoint_s_memory_is_what_the_command_says() -> None:
     variables = dict.fromkeys(("LAB_OUT", "LAB_CERTS", "LAB_OWNER"), "/x")
     client = services(_lab())["client0"]
-    for said, memory in (({}, "4g"), ({"LAB_MEMORY": "67108864"}, "67108864")):
-        words = " ".join(launch(client, "client0", "run", "standing", variables | said).words)
+    for limit, memory in (({}, "4g"), ({"LAB_MEMORY": "67108864"}, "67108864")):
+        words = " ".join(launch(client, "client0", "run", "standing", variables | limit).words)
         assert f"--memory {memory} --memory-swap {memory} " in words
 
 
@@ -117,9 +117,9 @@ def test_a_read_only_client_that_comes_back_finds_its_tickets() -> None:
     tested_scenario = scenario(flows=flows, objectives=[])
     for read_only in (False, True):
         client = implementation(session=True, container={"read_only": read_only})
-        made = services(build_lab(cell(tested_scenario, client=client), 0))
-        assert ("/session" in made["client0"]["volumes"]) == read_only
-        assert "/session" not in made["server0"]["volumes"]
+        compose_services = services(build_lab(cell(tested_scenario, client=client), 0))
+        assert ("/session" in compose_services["client0"]["volumes"]) == read_only
+        assert "/session" not in compose_services["server0"]["volumes"]
 
 
 def test_what_an_image_may_do_is_part_of_a_cell_and_what_it_does_without_is_not() -> None:

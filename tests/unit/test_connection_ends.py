@@ -51,13 +51,18 @@ def closed(by: str, witness: str = "client", error: str = "PROTOCOL_VIOLATION", 
 
 
 def test_a_client_whose_connection_ended_did_not_crash() -> None:
-    found = proven_outcome(failed(), measured(IDLE))
-    assert (found.status, found.role, found.exit_code, found.failed_transfer) == ("idle_timeout", "client", 1, True)
-    assert found.detail == (
+    outcome = proven_outcome(failed(), measured(IDLE))
+    assert (outcome.status, outcome.role, outcome.exit_code, outcome.failed_transfer) == (
+        "idle_timeout",
+        "client",
+        1,
+        True,
+    )
+    assert outcome.detail == (
         "the client's idle timeout of 60 s expired 63.1 s after the first datagram (the client's qlog); "
         "the client ended with exit code 1"
     )
-    assert found.log_tail == CRASHED.log_tail
+    assert outcome.log_tail == CRASHED.log_tail
 
 
 @pytest.mark.parametrize(
@@ -83,9 +88,9 @@ def test_a_crash_that_nobody_explains_is_one() -> None:
 
 def test_a_short_file_behind_exit_code_0_is_told_by_its_connection() -> None:
     short = Outcome(status="wrong_file", role="client", reason="short_file", detail="…")
-    found = proven_outcome(failed(short, 0), measured(closed("server", words="too fast")))
-    assert (found.status, found.role) == ("connection_closed", "server")
-    assert found.detail == (
+    outcome = proven_outcome(failed(short, 0), measured(closed("server", words="too fast")))
+    assert (outcome.status, outcome.role) == ("connection_closed", "server")
+    assert outcome.detail == (
         "the server closed the connection with PROTOCOL_VIOLATION (the capture: “too fast”); "
         "the client ended with exit code 0 and 3000 of 5000000 bytes"
     )
@@ -98,8 +103,8 @@ def test_the_ground_comes_first() -> None:
 def test_a_client_that_never_passed_the_gate_did_not_crash() -> None:
     outcome = CRASHED.model_copy(update={"log_tail": ("wait-for-sim: sim:57832 did not open within 60 s",)})
     for known in (measured(IDLE), None):
-        found = proven_outcome(failed(outcome), known)
-        assert (found.status, found.role, found.reason) == ("infrastructure", "sim", "gate_closed")
+        proven = proven_outcome(failed(outcome), known)
+        assert (proven.status, proven.role, proven.reason) == ("infrastructure", "sim", "gate_closed")
 
 
 def test_verdicts_have_words_of_their_own() -> None:
@@ -143,7 +148,7 @@ WALL = {"trace": {"common_fields": {"reference_time": T0 / 1e6}}}
 
 def write_qlog(path: Path, *events: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join("\x1e" + json.dumps(one) + "\n" for one in (WALL, *events)))
+    path.write_text("".join("\x1e" + json.dumps(record) + "\n" for record in (WALL, *events)))
     return path
 
 
@@ -152,7 +157,7 @@ def event(ms: float, name: str, **data: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "close"),
     [
         (
             event(5, "transport:connection_closed", initiator="local", trigger="idle_timeout"),
@@ -187,10 +192,18 @@ def event(ms: float, name: str, **data: Any) -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-def test_a_qlog_tells_how_its_connection_ended(written: dict[str, Any], told: tuple[Any, ...], tmp_path: Path) -> None:
-    (found,) = read_closes(write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written))
-    assert (found.local, found.trigger, found.error, found.reason_phrase, found.without_error) == told
-    assert found.t_ns == T0 + 5_000_000
+def test_a_qlog_tells_how_its_connection_ended(written: dict[str, Any], close: tuple[Any, ...], tmp_path: Path) -> None:
+    (closed_connection,) = read_closes(
+        write_qlog(tmp_path / "a.sqlog", event(1, "transport:packet_sent", frames=[]), written)
+    )
+    assert (
+        closed_connection.local,
+        closed_connection.trigger,
+        closed_connection.error,
+        closed_connection.reason_phrase,
+        closed_connection.without_error,
+    ) == close
+    assert closed_connection.t_ns == T0 + 5_000_000
 
 
 # --- a run's folder
@@ -207,8 +220,8 @@ def broken(folder: Path, log: str = "", manifest: dict[str, str] | None = None, 
     return run.model_copy(update={"outcome": outcome, "transfers": (transfer,), "cell": cell})
 
 
-def told(folder: Path, run: Run) -> list[tuple[str, str, str | None, str]]:
-    return [(one.kind, one.witness, one.by, one.source) for one in endings(RunView(folder, run))]
+def described_endings(folder: Path, run: Run) -> list[tuple[str, str, str | None, str]]:
+    return [(ending.kind, ending.witness, ending.by, ending.source) for ending in endings(RunView(folder, run))]
 
 
 IDLE_WORDS = {
@@ -219,17 +232,22 @@ IDLE_WORDS = {
 
 def test_a_log_tells_it_in_the_words_of_the_manifest(tmp_path: Path) -> None:
     run = broken(tmp_path, "end: /f: timeout: no recent network activity\n", IDLE_WORDS)
-    assert told(tmp_path, run) == [("idle_timeout", "client", "client", "the client's log")]
-    (one,) = endings(RunView(tmp_path, run))
-    assert one.at is not None and one.at > 0 and "no recent network activity" in one.words
-    found = measure(tmp_path, run)
-    assert found.endings == (one,) and proven_outcome(run, found.model_copy(update={"link": LinkProof(valid=True)})).status == "idle_timeout"  # fmt: skip
+    assert described_endings(tmp_path, run) == [("idle_timeout", "client", "client", "the client's log")]
+    (ending,) = endings(RunView(tmp_path, run))
+    assert ending.at is not None and ending.at > 0 and "no recent network activity" in ending.words
+    measured_run = measure(tmp_path, run)
+    assert measured_run.endings == (ending,) and proven_outcome(run, measured_run.model_copy(update={"link": LinkProof(valid=True)})).status == "idle_timeout"  # fmt: skip
 
 
 def test_a_log_has_code_and_reason(tmp_path: Path) -> None:
     run = broken(tmp_path, "end: /f: FLOW_CONTROL_ERROR (remote): too much\n", IDLE_WORDS)
-    (one,) = endings(RunView(tmp_path, run))
-    assert (one.kind, one.by, one.error, one.words) == ("connection_closed", "server", "FLOW_CONTROL_ERROR", "too much")
+    (ending,) = endings(RunView(tmp_path, run))
+    assert (ending.kind, ending.by, ending.error, ending.words) == (
+        "connection_closed",
+        "server",
+        "FLOW_CONTROL_ERROR",
+        "too much",
+    )
 
 
 def silent(folder: Path, seconds: float) -> list[tuple[str, str, str | None, str]]:
@@ -243,12 +261,12 @@ def silent(folder: Path, seconds: float) -> list[tuple[str, str, str | None, str
         event(0, "transport:parameters_set", owner="local", max_idle_timeout=30_000),
         event(0, "transport:parameters_set", owner="remote", max_idle_timeout=30_000),
     )
-    return told(folder, run.model_copy(update={"transfers": (late,)}))
+    return described_endings(folder, run.model_copy(update={"transfers": (late,)}))
 
 
 def test_silence_for_as_long_as_the_timer_is_an_idle_timeout(tmp_path: Path) -> None:
-    (found,) = silent(tmp_path, 30.2)
-    assert found[:3] == ("idle_timeout", "client", "client") and found[3].startswith("nothing came in the 30.")
+    (ending,) = silent(tmp_path, 30.2)
+    assert ending[:3] == ("idle_timeout", "client", "client") and ending[3].startswith("nothing came in the 30.")
     assert silent(tmp_path, 20) == [] == silent(tmp_path, 60)
 
 
@@ -258,14 +276,14 @@ def test_what_follows_the_end_of_the_time_is_no_end_of_its_own(tmp_path: Path) -
     close = {"frame_type": "connection_close", "error_space": "application", "error_code": 0x10C}
     for ms, kinds in ((over_ms + 1, []), (over_ms - 1, ["connection_closed"])):
         write_qlog(tmp_path / "flow0/client/qlog/a.sqlog", event(ms, "transport:packet_sent", frames=[close]))
-        assert [one[0] for one in told(tmp_path, run)] == kinds
+        assert [ending[0] for ending in described_endings(tmp_path, run)] == kinds
 
 
 def test_the_timer_is_what_was_asked_for_where_no_qlog_tells(tmp_path: Path) -> None:
     run = broken(tmp_path, "no recent network activity\n", IDLE_WORDS)
     run = run.model_copy(update={"effective": {"client.idle_timeout": "20 s", "server.idle_timeout": "5 s"}})
-    (one,) = endings(RunView(tmp_path, run))
-    assert one.timer == 5.0
+    (ending,) = endings(RunView(tmp_path, run))
+    assert ending.timer == 5.0
 
 
 @pytest.mark.parametrize(("seconds", "kinds"), [(3, []), (20, ["handshake_timeout"])])
@@ -274,7 +292,7 @@ def test_a_handshake_that_nobody_answers_was_given_up(tmp_path: Path, seconds: i
     write_run(tmp_path, Recipe(packets=200, fill=_unanswered))
     (transfer,) = run.transfers
     late = transfer.model_copy(update={"ended_ns": T0 + seconds * 10**9})
-    assert [one[0] for one in told(tmp_path, run.model_copy(update={"transfers": (late,)}))] == kinds
+    assert [ending[0] for ending in described_endings(tmp_path, run.model_copy(update={"transfers": (late,)}))] == kinds
 
 
 def _unanswered(traffic: Traffic) -> Traffic:
@@ -294,7 +312,7 @@ def test_a_timer_comes_before_the_close_that_it_sends(tmp_path: Path) -> None:
         ]),
         event(9, "connectivity:connection_closed", trigger="handshake_timeout"),
     )  # fmt: skip
-    assert [one[0] for one in told(tmp_path, run)] == ["handshake_timeout", "connection_closed"]
+    assert [ending[0] for ending in described_endings(tmp_path, run)] == ["handshake_timeout", "connection_closed"]
 
 
 def test_an_end_without_a_reason_tells_nothing(tmp_path: Path) -> None:
@@ -304,7 +322,7 @@ def test_an_end_without_a_reason_tells_nothing(tmp_path: Path) -> None:
 
 def test_before_the_handshake_is_complete_an_idle_timer_is_the_handshake_s(tmp_path: Path) -> None:
     run = broken(tmp_path, "no recent network activity\n", IDLE_WORDS)
-    assert [one[0] for one in told(tmp_path, run)] == ["idle_timeout"]
+    assert [ending[0] for ending in described_endings(tmp_path, run)] == ["idle_timeout"]
     write_run(
         tmp_path,
         Recipe(
@@ -312,18 +330,18 @@ def test_before_the_handshake_is_complete_an_idle_timer_is_the_handshake_s(tmp_p
             fill=lambda traffic: replace(traffic, up=traffic.up[:1], up_carried=carry(Link(), traffic.up[:1])),
         ),
     )
-    assert [one[0] for one in told(tmp_path, run)] == ["handshake_timeout"]
+    assert [ending[0] for ending in described_endings(tmp_path, run)] == ["handshake_timeout"]
 
 
 def test_nobody_tells_of_a_panic_as_an_end(tmp_path: Path) -> None:
     run = broken(tmp_path, "no recent network activity\npanic: nil map\n\ngoroutine 1 [running]:\n", IDLE_WORDS)
-    assert told(tmp_path, run) == []
+    assert described_endings(tmp_path, run) == []
 
 
 def test_a_transfer_that_came_to_its_end_is_not_looked_at(tmp_path: Path) -> None:
     run = write_run(tmp_path, Recipe(packets=200))
     (tmp_path / "client0.log").write_text("no recent network activity\n")
-    assert told(tmp_path, run) == []
+    assert described_endings(tmp_path, run) == []
 
 
 def test_a_qlog_comes_before_a_log_and_has_the_timer(tmp_path: Path) -> None:
@@ -343,10 +361,10 @@ def test_who_closes_in_order_does_not_say_why(tmp_path: Path) -> None:
     run = broken(tmp_path, code=1)
     trace = tmp_path / "flow0/client/qlog/a.sqlog"
     write_qlog(trace, event(9, "transport:connection_closed", owner="local", application_code=0x100))
-    assert told(tmp_path, run) == []
+    assert described_endings(tmp_path, run) == []
     # But a server that closes in order before all has come says why.
     write_qlog(trace, event(9, "transport:connection_closed", owner="remote", application_code=0x100))
-    assert told(tmp_path, run) == [("connection_closed", "client", "server", "the client's qlog")]
+    assert described_endings(tmp_path, run) == [("connection_closed", "client", "server", "the client's qlog")]
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
@@ -361,12 +379,16 @@ def test_what_came_and_who_was_silent(tmp_path: Path) -> None:
     run = broken(tmp_path, code=None)
     late = run.transfers[0].model_copy(update={"ended_ns": run.transfers[0].ended_ns + 50_000_000_000})
     run = run.model_copy(update={"transfers": (late,), "outcome": Outcome(status="timed_out", role="client")})
-    (one,) = measure(tmp_path, run).unfinished
-    assert one.received == 100_000 and one.progress is not None and 0 < one.progress < 2
-    assert one.server.datagrams == 202 and one.server.arrived <= 202 and one.server.what.startswith("1-RTT of 1,252 B")
-    assert one.silent == ("server", "client")
-    assert one.short.startswith("100 kB of 3 MB came, the last at ")
-    assert "neither end sent anything in the last 50" in one.sentence
+    (unfinished,) = measure(tmp_path, run).unfinished
+    assert unfinished.received == 100_000 and unfinished.progress is not None and 0 < unfinished.progress < 2
+    assert (
+        unfinished.server.datagrams == 202
+        and unfinished.server.arrived <= 202
+        and unfinished.server.what.startswith("1-RTT of 1,252 B")
+    )
+    assert unfinished.silent == ("server", "client")
+    assert unfinished.short.startswith("100 kB of 3 MB came, the last at ")
+    assert "neither end sent anything in the last 50" in unfinished.sentence
 
 
 def voice(last: float | None, since: int = 0, came: int = 0, **fields: Any) -> Voice:

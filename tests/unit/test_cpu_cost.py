@@ -32,8 +32,8 @@ def virtual_cell(tested_scenario: Scenario, **parameters: str) -> Cell:
     """A cell in virtual time of alpha with itself."""
     alpha = implementation()
     request = Request([tested_scenario], [alpha], [alpha], engine="virtual", parameters=parameters)
-    (made,) = build_matrix(request, images("alpha"), SIM)
-    return made
+    (built_cell,) = build_matrix(request, images("alpha"), SIM)
+    return built_cell
 
 
 def test_costs_are_counted_in_picoseconds() -> None:
@@ -95,9 +95,9 @@ def test_a_cost_of_a_sweep_that_cannot_be(value: str, words: str) -> None:
 
 def test_costs_are_no_parameter_that_an_image_must_have() -> None:
     assert endpoint_parameters({"client.cpu.per_call": "2 us", "client.ack_ratio": 2}) == {"client.ack_ratio": 2}
-    made = virtual_cell(scenario(), **{"cpu.per_call": "2 us"})
-    assert made.parameters == {"client.cpu.per_call": "2 us", "server.cpu.per_call": "2 us"}
-    assert [host.cpu and host.cpu.costs for host in build_lab(made, 0).hosts] == [(2_000_000, 0, 0)] * 2
+    costed_cell = virtual_cell(scenario(), **{"cpu.per_call": "2 us"})
+    assert costed_cell.parameters == {"client.cpu.per_call": "2 us", "server.cpu.per_call": "2 us"}
+    assert [host.cpu and host.cpu.costs for host in build_lab(costed_cell, 0).hosts] == [(2_000_000, 0, 0)] * 2
 
 
 def test_costs_may_be_the_factors_of_a_study() -> None:
@@ -142,9 +142,9 @@ class _Library:
 
 
 def _container(costs: tuple[int, ...]) -> Container:
-    made = object.__new__(Container)
-    made._cpu_ps = costs
-    return made
+    container = object.__new__(Container)
+    container._cpu_ps = costs
+    return container
 
 
 def test_a_container_sets_its_costs_or_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

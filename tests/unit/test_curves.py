@@ -29,8 +29,8 @@ def _panels(*runs: PlotData) -> list[dict[str, Any]]:
 
 
 def _titles(panel: dict[str, Any]) -> set[str]:
-    found = (layer.get("encoding", {}).get("y", {}).get("title") for layer in panel.get("layer", [panel]))
-    return {title for title in found if title}
+    titles = (layer.get("encoding", {}).get("y", {}).get("title") for layer in panel.get("layer", [panel]))
+    return {title for title in titles if title}
 
 
 def test_a_download_is_drawn_by_its_transfer_alone() -> None:
@@ -111,8 +111,8 @@ def test_a_run_that_did_not_complete_is_shown_to_its_end() -> None:
     longer = replace(run, series=pl.concat([run.series, late]))
     stuck = replace(longer, run=run.run.model_copy(update={"outcome": Outcome(status="timed_out")}))
 
-    def end(one: PlotData) -> float:
-        panels = _panels(one)
+    def end(data: PlotData) -> float:
+        panels = _panels(data)
         return float(panels[-1]["layer"][0]["encoding"]["x"]["scale"]["domain"][1])
 
     assert end(longer) == pytest.approx(8.0, rel=0.02)
@@ -181,7 +181,7 @@ def test_what_tells_runs_apart_is_never_cut() -> None:
         for layer in panels[0]["layer"]
         if "legend" in layer["encoding"].get("color", {})
     ]
-    assert [(one["columns"], one["labelLimit"]) for one in legends] == [(1, 660)]
+    assert [(legend["columns"], legend["labelLimit"]) for legend in legends] == [(1, 660)]
 
 
 def test_flows_of_several_runs_keep_their_names() -> None:

@@ -54,16 +54,16 @@ FACTORS = {
     ],
 )  # fmt: skip
 def test_fractions_are_as_small_as_in_the_book_and_of_their_resolution(factors: int, least: int, runs: int) -> None:
-    made = fraction(factors, least)
-    assert len(made) == len(set(made)) == runs
-    assert design_resolution(made) >= least
-    assert made[0] == (0,) * factors
+    rows = fraction(factors, least)
+    assert len(rows) == len(set(rows)) == runs
+    assert design_resolution(rows) >= least
+    assert rows[0] == (0,) * factors
 
 
 @given(factors=st.integers(2, 9), least=st.integers(3, 6))
 def test_every_fraction_is_balanced_and_tells_what_it_claims(factors: int, least: int) -> None:
-    made = fraction(factors, least)
-    signs = 2 * np.array(made) - 1
+    rows = fraction(factors, least)
+    signs = 2 * np.array(rows) - 1
     assert not signs.sum(axis=0).any()
     # Whatever involves fewer factors than the resolution together is not mistaken for one another.
     for short in range(1, min(least, factors + 1)):
@@ -106,17 +106,17 @@ def test_a_random_design_is_the_same_everywhere_and_tells_main_effects_apart() -
 # --- pairs
 
 
-def _pair(one: Scenario, client: Implementation, server: Implementation):  # type: ignore[no-untyped-def]
-    (point,) = expand_points(one, {}, {})
+def _pair(definition: Scenario, client: Implementation, server: Implementation):  # type: ignore[no-untyped-def]
+    (point,) = expand_points(definition, {}, {})
     return design_for_pair(point, {"client": client, "server": server})
 
 
 def test_a_pair_has_the_factors_that_it_honours_and_the_others_are_absent_by_name() -> None:
-    made = _pair(_study(factors=FACTORS, design="full"), implementation("alpha"), implementation("beta"))
-    assert list(made.factors) == ["server.congestion_control", "server.initial_rtt", "path.forward.loss"]
-    assert made.unsupported == {"client.ack_ratio": "alpha cannot set ack_ratio as a client; it is 2"}
-    assert len(made.points) == 8
-    assert made.points[0].parameters == {
+    pair_design = _pair(_study(factors=FACTORS, design="full"), implementation("alpha"), implementation("beta"))
+    assert list(pair_design.factors) == ["server.congestion_control", "server.initial_rtt", "path.forward.loss"]
+    assert pair_design.unsupported == {"client.ack_ratio": "alpha cannot set ack_ratio as a client; it is 2"}
+    assert len(pair_design.points) == 8
+    assert pair_design.points[0].parameters == {
         "server.congestion_control": "reno", "server.initial_rtt": "100 ms", "path.forward.loss": "0 %",
     }  # fmt: skip
 
@@ -127,26 +127,30 @@ def test_a_level_that_a_pair_does_not_honour_is_left_out_alone() -> None:
         "congestion_control": {"server": {"values": ["reno", "cubic"], "flag": "{value}"}},
         "initial_rtt": {"server": {"flag": "{ms}", "minimum": "1 ms"}},
     })  # fmt: skip
-    made = _pair(_study(factors={**levels, "server.initial_rtt": ["10 us", "1 ms"]}), implementation("alpha"), slow)
-    assert made.factors == {"server.congestion_control": ("reno", "cubic")}
-    assert made.unsupported == {
+    pair_design = _pair(
+        _study(factors={**levels, "server.initial_rtt": ["10 us", "1 ms"]}), implementation("alpha"), slow
+    )
+    assert pair_design.factors == {"server.congestion_control": ("reno", "cubic")}
+    assert pair_design.unsupported == {
         "server.congestion_control bbr": "beta does not know congestion_control bbr; known: reno, cubic",
         "server.initial_rtt": "beta takes initial_rtt from 1 ms, not 10 us",
     }
 
 
 def test_a_fraction_is_of_the_factors_that_are_honoured() -> None:
-    made = _pair(_study(factors=FACTORS, design="fractional(4)"), implementation("alpha"), implementation("beta"))
+    pair_design = _pair(
+        _study(factors=FACTORS, design="fractional(4)"), implementation("alpha"), implementation("beta")
+    )
     # Of three factors no fraction has resolution IV.
-    assert len(made.rows) == 8
-    assert not made.aliases.of_main
+    assert len(pair_design.rows) == 8
+    assert not pair_design.aliases.of_main
 
 
 def test_who_honours_too_little_has_no_cells() -> None:
     tested_scenario = _study(factors=FACTORS, least=4)
-    made = _pair(tested_scenario, implementation("alpha"), implementation("beta"))
-    assert not made.points
-    assert made.too_few == "it honours 3 factors, and 4 are the least"
+    pair_design = _pair(tested_scenario, implementation("alpha"), implementation("beta"))
+    assert not pair_design.points
+    assert pair_design.too_few == "it honours 3 factors, and 4 are the least"
     assert (
         build_matrix(
             Request([tested_scenario], [implementation("alpha")], [implementation("beta")]),
@@ -163,10 +167,10 @@ def test_profiles_are_told_as_far_as_they_are_honoured() -> None:
         "old": {"server.congestion_control": "reno", "server.initial_rtt": "100 ms"},
         "strange": {"client.ack_ratio": 25},
     }
-    made = _pair(_study(profiles=profiles), implementation("alpha"), implementation("beta"))
-    assert made.labels == ("its own parameters", "swift's", "old")
-    assert made.points[1].parameters == {"server.congestion_control": "cubic"}
-    assert set(made.unsupported) == {"swift's: client.ack_ratio 10", "strange: client.ack_ratio 25", "strange"}
+    pair_design = _pair(_study(profiles=profiles), implementation("alpha"), implementation("beta"))
+    assert pair_design.labels == ("its own parameters", "swift's", "old")
+    assert pair_design.points[1].parameters == {"server.congestion_control": "cubic"}
+    assert set(pair_design.unsupported) == {"swift's: client.ack_ratio 10", "strange: client.ack_ratio 25", "strange"}
 
 
 def test_what_is_set_or_varied_is_no_factor_any_more() -> None:
@@ -286,8 +290,8 @@ def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
     able = {"initial_cwnd": {"server": {"flag": "--iw={value}"}}}
     server = implementation("beta", parameters={**_plain("beta"), **able})
     bare = implementation("gamma", parameters={"congestion_control": {"default": "cubic"}})
-    found = study_designs(Request([tested_scenario], [implementation("alpha")], [server, bare]), {})
-    assert design_lines(found) == [
+    designs = study_designs(Request([tested_scenario], [implementation("alpha")], [server, bare]), {})
+    assert design_lines(designs) == [
         "study test/case alpha→beta: 8 cells, fractional(4): server.congestion_control [reno, cubic]; "
         "server.initial_rtt [100 ms, 333 ms]; path.forward.loss [0 %, 1 %]; server.initial_cwnd [10, 32]",
         "  absent: client.ack_ratio: alpha cannot set ack_ratio as a client; it is 2",
@@ -296,7 +300,7 @@ def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
         "  aliased: server.congestion_control × server.initial_cwnd = server.initial_rtt × path.forward.loss",
         "without cells, since they honour too little: alpha→gamma",
     ]
-    data = design_data(found)
+    data = design_data(designs)
     assert [(each["cells"], bool(each["too_few"])) for each in data] == [(8, False), (0, True)]
     assert len(data[0]["aliases"]["interactions"]) == 3
     profiles = {"swift": {"server.congestion_control": "cubic"}}

@@ -61,21 +61,21 @@ def test_a_window_that_is_another_one_is_a_warning() -> None:
 
 def test_one_kind_of_evidence_that_agrees_is_enough() -> None:
     both = (seen("server", "initial_cwnd", 3.7, "packets"), seen("server", "initial_cwnd", 10, "packets"))
-    told = {"server.initial_cwnd": 10}
+    asked = {"server.initial_cwnd": 10}
     server = implementation("beta", parameters={"initial_cwnd": {"flag": "--window={value}"}})
-    assert not find_deviations(*_run(server, told, *both))
-    (deviation,) = find_deviations(*_run(server, told, both[0]))
+    assert not find_deviations(*_run(server, asked, *both))
+    (deviation,) = find_deviations(*_run(server, asked, both[0]))
     assert (deviation.name, deviation.value, deviation.seen.value) == ("server.initial_cwnd", 10, 3.7)
 
 
-def _run(server: Any, told: dict[str, Any], *observed: Observation) -> tuple[Run, MeasuredRun]:
+def _run(server: Any, asked: dict[str, Any], *observed: Observation) -> tuple[Run, MeasuredRun]:
     run = Run(
-        cell=cell(server=server, parameters=told), repetition=0, outcome=Outcome(status="completed"), started_at=""
+        cell=cell(server=server, parameters=asked), repetition=0, outcome=Outcome(status="completed"), started_at=""
     )
     return run, MeasuredRun(version=VERSION, link=LinkProof(valid=True), observed=observed)
 
 
-@pytest.mark.parametrize("name", [name for name, one in PARAMETERS.items() if one.near is not None])
+@pytest.mark.parametrize("name", [name for name, parameter in PARAMETERS.items() if parameter.near is not None])
 def test_every_number_that_is_compared_departs_where_it_is_far_off(name: str) -> None:
     parameter = PARAMETERS[name]
     value = parameter.canonical({"size": "1300 B", "duration": "20 ms", "count": 10}[parameter.kind])
@@ -157,21 +157,23 @@ def passage(base: CellResult | None, now: CellResult) -> GateReport:
 
 
 def test_the_gate_names_what_departs_and_what_did_before() -> None:
-    other, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
-    said = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run"
-    assert f"not what was set: test/case alpha→beta: {said}" in printed(view.gate_document(passage(as_set, other)))
-    assert said in render_markdown(view.gate_document(passage(as_set, other)))
-    assert view.gate_document(passage(as_set, other)).data["cells"][0]["departures"] == [said]
-    assert said in junit_decisions(passage(as_set, other))
+    departing, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
+    departure = "client.connection_window was set to 16 MiB, and 524,288 bytes were seen in 1 of 1 run"
+    assert f"not what was set: test/case alpha→beta: {departure}" in printed(
+        view.gate_document(passage(as_set, departing))
+    )
+    assert departure in render_markdown(view.gate_document(passage(as_set, departing)))
+    assert view.gate_document(passage(as_set, departing)).data["cells"][0]["departures"] == [departure]
+    assert departure in junit_decisions(passage(as_set, departing))
     assert "not what was set, as in the baseline: test/case alpha→beta" in render_markdown(
-        view.gate_document(passage(other, other))
+        view.gate_document(passage(departing, departing))
     )
     assert "not what was set" not in render_markdown(view.gate_document(passage(as_set, as_set)))
 
 
 def test_the_site_colours_what_departs() -> None:
     cell_result, as_set = (result((seen("client", "connection_window", value),)) for value in (524_288, WINDOW))
-    pages = [cell_page(one) for one in (cell_result, as_set)]
+    pages = [cell_page(shown) for shown in (cell_result, as_set)]
     assert [[parameter_row.departs for parameter_row in page.parameters if parameter_row.asked] for page in pages] == [
         [True],
         [False],

@@ -29,13 +29,13 @@ _Usage = namedtuple("_Usage", "total used free")
 
 
 def _store(
-    store: Store, one: Cell, size: int, repetition: int = 0, *, plain: bool = False, took: float | None = None
+    store: Store, stored_cell: Cell, size: int, repetition: int = 0, *, plain: bool = False, took: float | None = None
 ) -> Path:
     """A finished run with artefacts that do not shrink; `took`: seconds to its milestone."""
-    partial = store.begin(one.key, repetition)
+    partial = store.begin(stored_cell.key, repetition)
     (partial / "sim").mkdir()
     (partial / "sim" / "noise.gz").write_bytes(os.urandom(size))
-    run = Run(cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-21")
+    run = Run(cell=stored_cell, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-21")
     figures = (
         () if took is None else (Measurement(name="milestone_2MB", value=took, unit="s", flow=0, transfer="first"),)
     )
@@ -89,14 +89,14 @@ def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> No
     _store(store, mixed, 900_000, took=2.0)
     _store(store, mixed, 300_000, 1, took=4.0)
 
-    def need(one: Cell) -> tuple[int, int]:
-        disk_need = DiskUse(store, "failed").need(_planned(one), 2)
+    def need(planned_cell: Cell) -> tuple[int, int]:
+        disk_need = DiskUse(store, "failed").need(_planned(planned_cell), 2)
         # While it goes on a run takes as much, whatever becomes of it.
-        assert disk_need.temporary == written_bytes(one.scenario)
+        assert disk_need.temporary == written_bytes(planned_cell.scenario)
         return disk_need.minimum, disk_need.maximum
 
-    def figures(one: Cell) -> int:
-        place = store.folder(one.key, 0)
+    def figures(stored_cell: Cell) -> int:
+        place = store.folder(stored_cell.key, 0)
         return sum(disk_use(place / name) for name in RETAINED_ENTRIES)
 
     assert need(quick) == (figures(quick), figures(quick))
@@ -220,8 +220,8 @@ def test_plan_says_what_it_takes(
         monkeypatch.setattr("sys.argv", [*words, "--store", str(tmp_path)])
         with pytest.raises(SystemExit):
             main()
-        said = capsys.readouterr()
-        return said.out, said.err
+        captured = capsys.readouterr()
+        return captured.out, captured.err
 
     _, err = plan()
     content = json.loads(plan("--json")[0])["disk"]
@@ -234,7 +234,7 @@ def test_plan_says_what_it_takes(
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "text"),
     [
         (0, "0 kB"),
         (312_400, "312 kB"),
@@ -244,5 +244,5 @@ def test_plan_says_what_it_takes(
         (1.2e9, "1.2 GB"),
     ],
 )
-def test_sizes_are_said_in_units_of_a_thousand(size: float, said: str) -> None:
-    assert format_size(size) == said
+def test_sizes_are_said_in_units_of_a_thousand(size: float, text: str) -> None:
+    assert format_size(size) == text

@@ -29,18 +29,18 @@ CLIENT, SERVER = "193.167.0.100", "193.167.100.100"
 
 def trace(*changes: Mapping[str, Any], calls: int = 20) -> Records:
     """Calls of two processes by turns, but for what is changed: {"at": index, field: value}."""
-    made = np.zeros(calls, RECORD)
-    made["time"] = np.arange(calls) * 1000 + 5_000_000_000
-    made["number"] = 47
-    made["result"] = 1200
-    made["pid"] = np.where(np.arange(calls) % 2, 31, 30)
-    made["process"] = np.where(np.arange(calls) % 2, b"quiche-client", b"quiche-server")
-    made["host"] = np.where(np.arange(calls) % 2, b"client0", b"server0")
+    records = np.zeros(calls, RECORD)
+    records["time"] = np.arange(calls) * 1000 + 5_000_000_000
+    records["number"] = 47
+    records["result"] = 1200
+    records["pid"] = np.where(np.arange(calls) % 2, 31, 30)
+    records["process"] = np.where(np.arange(calls) % 2, b"quiche-client", b"quiche-server")
+    records["host"] = np.where(np.arange(calls) % 2, b"client0", b"server0")
     for change in changes:
         for name, value in change.items():
             if name != "at":
-                made[change["at"]][name] = value
-    return made
+                records[change["at"]][name] = value
+    return records
 
 
 def test_equal_traces_do_not_part() -> None:
@@ -61,33 +61,33 @@ def test_equal_traces_do_not_part() -> None:
     ],
 )
 def test_what_differs_in_a_call_is_named(change: dict[str, Any], differs: tuple[str, ...]) -> None:
-    found = first_differing_call(trace(), trace({"at": 13, **change}))
-    assert found is not None
-    assert found.differs == differs
-    one, other = found.calls
-    assert one is not None
-    assert other is not None
-    assert (one.number, one.time_ns, one.host, one.process, one.name) == (
+    divergence = first_differing_call(trace(), trace({"at": 13, **change}))
+    assert divergence is not None
+    assert divergence.differs == differs
+    first_call, second_call = divergence.calls
+    assert first_call is not None
+    assert second_call is not None
+    assert (first_call.number, first_call.time_ns, first_call.host, first_call.process, first_call.name) == (
         14, 5_000_013_000, "client0", "quiche-client", "recvmsg",
     )  # fmt: skip
-    assert [call.number for call in found.around] == [8, 9, 10, 11, 12, 13]
-    assert [call.number for call in found.before] == [2, 4, 6, 8, 10, 12]
+    assert [call.number for call in divergence.around] == [8, 9, 10, 11, 12, 13]
+    assert [call.number for call in divergence.before] == [2, 4, 6, 8, 10, 12]
 
 
 def test_a_trace_that_ends_early_parts_there() -> None:
     for traces in ((trace(), trace(calls=15)), (trace(calls=15), trace())):
-        found = first_differing_call(*traces)
-        assert found is not None
-        assert [call and call.number for call in found.calls].count(16) == 1
-        assert None in found.calls
+        divergence = first_differing_call(*traces)
+        assert divergence is not None
+        assert [call and call.number for call in divergence.calls].count(16) == 1
+        assert None in divergence.calls
 
 
 @given(where=st.lists(st.integers(0, 19), min_size=1, max_size=4))
 def test_the_first_of_several_is_found(where: list[int]) -> None:
-    found = first_differing_call(trace(), trace(*({"at": index, "result": 7} for index in where)))
-    assert found is not None
-    assert found.calls[0] is not None
-    assert found.calls[0].number == min(where) + 1
+    divergence = first_differing_call(trace(), trace(*({"at": index, "result": 7} for index in where)))
+    assert divergence is not None
+    assert divergence.calls[0] is not None
+    assert divergence.calls[0].number == min(where) + 1
 
 
 def test_a_trace_is_read_from_its_file_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_a_trace_is_read_from_its_file_as_far_as_it_goes(tmp_path: Path) -> None
         "<QqQQIiII16s16s", 7, -11, 1, 2, 42, 318, 3, 0, b"curl".ljust(16, b"\0"), b"client0".ljust(16, b"\0")
     )
     file.write_bytes(record + record + record[:20])
-    found = read_calls(file)
-    assert len(found) == 2
-    ends = first_differing_call(found, found[:1])
+    records = read_calls(file)
+    assert len(records) == 2
+    ends = first_differing_call(records, records[:1])
     assert ends is not None
     call = ends.calls[0]
     assert call is not None
@@ -141,7 +141,7 @@ NAMES, QUIC = {CLIENT: "client0", SERVER: "server0"}, frozenset({"client0", "ser
 
 
 @pytest.mark.parametrize(
-    ("other", "differs", "kind"),
+    ("other_frame", "differs", "kind"),
     [
         ((1_000_007_001, FRAMES[7][1]), ("time",), "QUIC 1-RTT"),
         ((FRAMES[7][0], frame(True, SHORT, 1201)), ("length", "content"), "QUIC 1-RTT"),
@@ -149,27 +149,27 @@ NAMES, QUIC = {CLIENT: "client0", SERVER: "server0"}, frozenset({"client0", "ser
     ],
 )
 def test_the_first_other_packet_is_named(
-    tmp_path: Path, other: tuple[int, tuple[bytes, int]], differs: tuple[str, ...], kind: str
+    tmp_path: Path, other_frame: tuple[int, tuple[bytes, int]], differs: tuple[str, ...], kind: str
 ) -> None:
-    files = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", [*FRAMES[:7], other, *FRAMES[8:]])
-    found = first_differing_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
-    assert found is not None
-    assert (found.number, found.counts, found.differs) == (8, (10, 10), differs)
-    one, changed = found.packets
-    assert one is not None
+    files = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", [*FRAMES[:7], other_frame, *FRAMES[8:]])
+    divergence = first_differing_packet("left", files, 1_000_000_000 - 500, NAMES, QUIC)
+    assert divergence is not None
+    assert (divergence.number, divergence.counts, divergence.differs) == (8, (10, 10), differs)
+    packet, changed = divergence.packets
+    assert packet is not None
     assert changed is not None
-    assert (one.t_ns, one.source, one.destination, one.length) == (7500, "server0", "client0", 1242)
+    assert (packet.t_ns, packet.source, packet.destination, packet.length) == (7500, "server0", "client0", 1242)
     assert changed.kind == kind
 
 
 def test_equal_captures_do_not_part_and_short_ones_do(tmp_path: Path) -> None:
     whole, short = capture(tmp_path / "a", FRAMES), capture(tmp_path / "b", FRAMES[:4])
     assert first_differing_packet("left", (whole, whole), None, NAMES, QUIC) is None
-    found = first_differing_packet("left", (whole, short), None, NAMES, QUIC)
-    assert found is not None
-    assert (found.number, found.differs, found.packets[1]) == (5, (), None)
-    assert found.packets[0] is not None
-    assert found.packets[0].t_ns == 4000
+    divergence = first_differing_packet("left", (whole, short), None, NAMES, QUIC)
+    assert divergence is not None
+    assert (divergence.number, divergence.differs, divergence.packets[1]) == (5, (), None)
+    assert divergence.packets[0] is not None
+    assert divergence.packets[0].t_ns == 4000
     assert first_differing_packet("left", (short, whole), None, NAMES, QUIC) is not None
 
 
@@ -189,27 +189,27 @@ def store(folder: Path, frames: list[tuple[int, tuple[bytes, int]]], **more: Any
 def test_stored_runs_that_are_equal(tmp_path: Path) -> None:
     store(tmp_path / "a", FRAMES, cpu="lab", lab_kernel="1")
     store(tmp_path / "b", FRAMES, cpu="host", lab_kernel="1", warnings=("something",))
-    found = compare_stored(tmp_path / "a", tmp_path / "b")
-    assert found.identical
-    assert found.facts == (("cpu", "lab", "host"),)
-    assert "identical" in "\n".join(divergence_lines(found))
-    json.dumps(dict(divergence_document(found).data), allow_nan=False)
+    divergence = compare_stored(tmp_path / "a", tmp_path / "b")
+    assert divergence.identical
+    assert divergence.facts == (("cpu", "lab", "host"),)
+    assert "identical" in "\n".join(divergence_lines(divergence))
+    json.dumps(dict(divergence_document(divergence).data), allow_nan=False)
 
 
 def test_stored_runs_that_part(tmp_path: Path) -> None:
     drawn = {"client0": RandomBytes(bytes=64, digest="cd" * 32)}
-    one = store(tmp_path / "a", FRAMES)
-    other = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
+    first = store(tmp_path / "a", FRAMES)
+    second = store(tmp_path / "b", [*FRAMES[:3], *FRAMES[4:]], random=drawn)
     calls = first_differing_call(trace(), trace({"at": 3, "result": -11}))
-    found = compare_runs(one, other, (tmp_path / "a", tmp_path / "b"), None, calls)
-    assert not found.identical
-    assert [item.side for item in found.packets] == ["left", "right"]
-    assert [item.endpoint for item in found.random] == ["client0"]
-    said = "\n".join(divergence_lines(found))
-    assert "left capture: packet 4 of 10 and 9 differs: time and content" in said
-    assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in said
-    assert "recvmsg = EAGAIN" in said
-    assert json.loads(json.dumps(dict(divergence_document(found).data)))["calls"]["differs"] == ["result"]
+    divergence = compare_runs(first, second, (tmp_path / "a", tmp_path / "b"), None, calls)
+    assert not divergence.identical
+    assert [item.side for item in divergence.packets] == ["left", "right"]
+    assert [item.endpoint for item in divergence.random] == ["client0"]
+    text = "\n".join(divergence_lines(divergence))
+    assert "left capture: packet 4 of 10 and 9 differs: time and content" in text
+    assert "random bytes of client0: 32 (abababab) in the first run, 64 (cdcdcdcd) in the second" in text
+    assert "recvmsg = EAGAIN" in text
+    assert json.loads(json.dumps(dict(divergence_document(divergence).data)))["calls"]["differs"] == ["result"]
 
 
 def test_captures_that_are_gone_are_told_apart_by_their_digests(tmp_path: Path) -> None:
@@ -217,8 +217,8 @@ def test_captures_that_are_gone_are_told_apart_by_their_digests(tmp_path: Path) 
     store(tmp_path / "b", FRAMES[:5])
     for side in ("left", "right"):
         (tmp_path / "b" / "sim" / f"trace_node_{side}.pcap").unlink()
-    found = compare_stored(tmp_path / "a", tmp_path / "b")
-    assert (found.unseen, found.identical) == (("left", "right"), False)
+    divergence = compare_stored(tmp_path / "a", tmp_path / "b")
+    assert (divergence.unseen, divergence.identical) == (("left", "right"), False)
     store(tmp_path / "c", FRAMES, captures={})
     with pytest.raises(ResultError, match="neither a left capture"):
         compare_stored(tmp_path / "c", tmp_path / "b")
@@ -234,7 +234,7 @@ def test_a_benchmark_names_what_differing_digests() -> None:
         "cell": cell(), "repetition": 0, "outcome": Outcome(status="completed"), "started_at": "",
         "captures": {"left": "1", "right": "2"}, "random": {"client0": RandomBytes(bytes=32, digest="ab")},
     }  # fmt: skip
-    one = Run(**content)
-    assert differing_digests(one, one) == ()
-    assert differing_digests(one, Run(**(content | {"captures": {"left": "1", "right": "3"}}))) == ("right capture",)
-    assert differing_digests(one, Run(**(content | {"random": {}}))) == ("random bytes of client0",)
+    run = Run(**content)
+    assert differing_digests(run, run) == ()
+    assert differing_digests(run, Run(**(content | {"captures": {"left": "1", "right": "3"}}))) == ("right capture",)
+    assert differing_digests(run, Run(**(content | {"random": {}}))) == ("random bytes of client0",)

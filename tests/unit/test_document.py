@@ -108,8 +108,8 @@ def test_a_style_is_for_a_terminal_alone() -> None:
 def test_what_a_stranger_wrote_is_text(block: Block) -> None:
     page = render_blocks([block])
     assert escape_html(page) == page and "\x1b" not in page
-    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(page)
-    assert not re.search(r"<(script|img|a)\b", made)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(page)
+    assert not re.search(r"<(script|img|a)\b", html)
     shown = printed([block], 400)
     assert "\x1b" not in shown and "\\x1b[2J<script>x</script>" in shown
     assert "[red]c[/red] :smile:" in shown
@@ -251,27 +251,27 @@ def test_json_is_the_data() -> None:
 
 
 def test_blocks_that_take_time_are_made_when_they_are_rendered() -> None:
-    made: list[str] = []
+    rendered: list[str] = []
 
     def make() -> list[Block]:
-        made.append("again")
+        rendered.append("again")
         return [Paragraph("late")]
 
     document = Document({"schema": 1}, DeferredBlocks(make))
-    assert render_json(document) == {"schema": 1} and made == []
-    assert printed(document) == render_markdown(document) == "late\n" and len(made) == 2
+    assert render_json(document) == {"schema": 1} and rendered == []
+    assert printed(document) == render_markdown(document) == "late\n" and len(rendered) == 2
 
 
 def test_data_that_takes_time_is_made_when_it_is_looked_into() -> None:
-    made: list[str] = []
+    computed: list[str] = []
 
     def make() -> dict[str, int]:
-        made.append("again")
+        computed.append("again")
         return {"schema": 1, "cells": 0}
 
     document = Document(DeferredData(make), [Paragraph("early")])
-    assert printed(document) == "early\n" and made == []
-    assert render_json(document) == {"schema": 1, "cells": 0} and len(document.data) == 2 and len(made) == 1
+    assert printed(document) == "early\n" and computed == []
+    assert render_json(document) == {"schema": 1, "cells": 0} and len(document.data) == 2 and len(computed) == 1
 
 
 def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,8 +282,8 @@ def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.Capture
     assert capsys.readouterr().out == "**Title**\n\n- item\n"
     # JSON comes before Markdown.
     print_document(document, markdown=True, as_json=True)
-    said = capsys.readouterr().out
-    assert json.loads(said) == {"title": STRANGE} and "\x1b" not in said
+    output = capsys.readouterr().out
+    assert json.loads(output) == {"title": STRANGE} and "\x1b" not in output
 
 
 def test_a_list_in_a_sentence() -> None:

@@ -43,15 +43,15 @@ def _written(folder: Path, codepoint: Callable[[str, int], int], *, ecn: bool = 
 
 def _marked(data: bytes, codepoint: Callable[[int], int]) -> bytes:
     """A pcap with another byte of DSCP and ECN in each packet to the client, which comes from port 443."""
-    made, at, number = bytearray(data), 24, 0
-    while at < len(made):
-        (length,) = struct.unpack_from("<I", made, at + 8)
+    marked, at, number = bytearray(data), 24, 0
+    while at < len(marked):
+        (length,) = struct.unpack_from("<I", marked, at + 8)
         frame = at + 16
-        if struct.unpack_from(">H", made, frame + 34)[0] == 443:
-            made[frame + _AT] = DSCP | codepoint(number)
+        if struct.unpack_from(">H", marked, frame + 34)[0] == 443:
+            marked[frame + _AT] = DSCP | codepoint(number)
             number += 1
         at = frame + length
-    return bytes(made)
+    return bytes(marked)
 
 
 def _marks(measured: MeasuredRun) -> dict[str, float]:

@@ -35,7 +35,7 @@ def result(
     given = {f"server.{name}": value for name, value in (asked or {}).items()}
     request = Request([definition], [KNOWN[stack]], [KNOWN[stack]], engine="virtual", parameters=given)
     (cell,) = build_matrix(request, images(*KNOWN), SIM, KNOWN)
-    made = tuple(
+    measured_runs = tuple(
         (
             Run(
                 cell=cell, repetition=number, started_at="2026-11-27",
@@ -53,7 +53,9 @@ def result(
         )
         for number, metrics in enumerate(runs)
     )  # fmt: skip
-    return CellResult(cell, made, judge(cell.scenario, made, []), tuple(Path("x") for _ in made))
+    return CellResult(
+        cell, measured_runs, judge(cell.scenario, measured_runs, []), tuple(Path("x") for _ in measured_runs)
+    )
 
 
 def marks(share: float = 1.0, after: int | None = None, seconds: float | None = 4.5, **more: float) -> dict[str, float]:
@@ -64,7 +66,7 @@ def marks(share: float = 1.0, after: int | None = None, seconds: float | None = 
     return {"ect_share_to_client": share, "ect_share_to_server": 0.0, **counted, **stopped, **ended, **more}
 
 
-def made() -> list[CellResult]:
+def cell_results() -> list[CellResult]:
     """quic-go validates and falls back; picoquic does neither, and msquic ignores marks; quiche has no ECN."""
     on = {"ecn": "on"}
     return [
@@ -88,11 +90,11 @@ def made() -> list[CellResult]:
 
 
 def by_name() -> dict[str, Stack]:
-    return {stack.name: stack for stack in stacks(made())}
+    return {stack.name: stack for stack in stacks(cell_results())}
 
 
 def test_a_row_is_a_stack_with_what_it_was_told_and_those_with_ecn_come_first() -> None:
-    assert [stack.name for stack in stacks(made())] == ["msquic (ECN on)", "picoquic", "quic-go", "quiche"]
+    assert [stack.name for stack in stacks(cell_results())] == ["msquic (ECN on)", "picoquic", "quic-go", "quiche"]
 
 
 def test_a_sender_marks_or_stops_or_does_either() -> None:
@@ -117,7 +119,7 @@ def test_a_sender_reacts_where_marks_keep_the_queue_short() -> None:
 
 
 def test_three_sentences() -> None:
-    validation, fallback, reaction = sentences(stacks(made()))
+    validation, fallback, reaction = sentences(stacks(cell_results()))
     assert validation == (
         "3 of the 4 servers below mark their data to the end of a path that carries ECN (quiche marks nothing); where the "
         "field is cleared quic-go stops, and msquic (ECN on) and picoquic go on, without validation."
@@ -133,7 +135,7 @@ def test_three_sentences() -> None:
 
 
 def test_the_page_says_what_each_sender_did() -> None:
-    page = ecn(made())
+    page = ecn(cell_results())
     rows = [row for row in page.splitlines() if row.startswith("| picoquic |")]
     assert rows[0].endswith(
         "| marks with ECT(0) | marks with ECT(0) | – | marks with ECT(0) | sends nothing; 0 of 1 downloads end |"
@@ -148,7 +150,7 @@ def test_runs_over_another_link_say_nothing() -> None:
 
 def test_figures() -> None:
     for draw, panels in ((grid, 2), (reactions, 3)):
-        spec = draw(made())
+        spec = draw(cell_results())
         assert spec is not None and len(spec["hconcat"]) == panels
         assert draw([]) is None
     assert reactions([result(MARKED, "quiche", [marks(0.0)])]) is None

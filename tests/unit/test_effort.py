@@ -16,7 +16,7 @@ def of(name: str, *walls: float, virtual: float | None = 60.0) -> CellResult:
     for wall in walls:
         stored_run, measured = run(completion=30.0)
         pairs.append((stored_run.model_copy(update={"wall": wall, "virtual": virtual}), measured))
-    return result("virtual" if virtual else "compose", *pairs, one=scenario(name=name))
+    return result("virtual" if virtual else "compose", *pairs, definition=scenario(name=name))
 
 
 STORED = [
@@ -34,12 +34,12 @@ def test_the_families_that_took_longest_come_first() -> None:
 
 def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longest() -> None:
     page = "<!-- verdicts --><!-- /verdicts -->"
-    made = with_verdicts(page, [*STORED, of("satellite/medium", 9000, virtual=None)])
+    readme = with_verdicts(page, [*STORED, of("satellite/medium", 9000, virtual=None)])
     assert (
         "4 cells in virtual time. Their 6 runs' transfers took 0.1 h of virtual time. With the labs' set-up that was 2.6 h of one core"
-        in made
+        in readme
     )
-    assert "Longest were `studies` 2.0 h, `queue` 0.5 h, `satellite` 0.1 h." in made
+    assert "Longest were `studies` 2.0 h, `queue` 0.5 h, `satellite` 0.1 h." in readme
 
 
 def test_runs_of_nobody_take_nothing() -> None:
@@ -50,5 +50,5 @@ def test_runs_of_nobody_take_nothing() -> None:
 def test_virtual_time_is_that_of_the_transfers_without_the_lab_being_set_up() -> None:
     transfer = Transfer(flow=0, index=0, size=1, started_ns=5_600_000_000, ended_ns=35_600_000_000)
     stored_run, measured = run(completion=30.0)
-    made = stored_run.model_copy(update={"wall": 3.0, "virtual": 36.0, "transfers": (transfer,)})
-    assert total_effort([result("virtual", (made, measured))]) == (1, 30.0, 3.0)
+    timed_run = stored_run.model_copy(update={"wall": 3.0, "virtual": 36.0, "transfers": (transfer,)})
+    assert total_effort([result("virtual", (timed_run, measured))]) == (1, 30.0, 3.0)

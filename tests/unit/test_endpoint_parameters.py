@@ -61,17 +61,19 @@ SAMPLES: dict[str, ParameterValue] = {
 
 @cache
 def known() -> dict[str, Implementation]:
-    return {name: found[0] for name, found in catalogue().implementations().items()}
+    return {name: entry[0] for name, entry in catalogue().implementations().items()}
 
 
 def values(parameter: Parameter, settings: list[Setting]) -> list[ParameterValue]:
     """A value that somebody takes, where there is one, and one that is as good as any."""
-    made: list[ParameterValue] = ["20 KiB", "1 MiB"] if parameter.name.startswith("tcp_") else [SAMPLES[parameter.kind]]
+    samples: list[ParameterValue] = (
+        ["20 KiB", "1 MiB"] if parameter.name.startswith("tcp_") else [SAMPLES[parameter.kind]]
+    )
     for setting in settings:
         words: list[ParameterValue | None] = [str(word) for word in setting.values or ()]
         taken = words or [setting.maximum or setting.minimum]
-        made += [one for one in taken[-1:] if one is not None]
-    return list(dict.fromkeys(parameter.canonical(one) for one in made))
+        samples += [value for value in taken[-1:] if value is not None]
+    return list(dict.fromkeys(parameter.canonical(value) for value in samples))
 
 
 def asked(
@@ -94,9 +96,9 @@ def asked(
         setting = pair["client" if role == "client" else "server"].setting(
             "client" if role == "client" else "server", name
         )
-        levels = [value, *(one for one in values(PARAMETERS[name], [setting] if setting else []) if one != value)]
-        levels += [one for one in (setting.default if setting else None,) if one is not None]
-        canonical = list(dict.fromkeys(PARAMETERS[name].canonical(one) for one in levels))
+        levels = [value, *(level for level in values(PARAMETERS[name], [setting] if setting else []) if level != value)]
+        levels += [level for level in (setting.default if setting else None,) if level is not None]
+        canonical = list(dict.fromkeys(PARAMETERS[name].canonical(level) for level in levels))
         if len(canonical) < 2:
             return []
         more["study"] = {"factors": {full: canonical}, "least": 1}
@@ -114,17 +116,17 @@ def asked(
     return [cell for cell in cells if tested_scenario.study is None or cell.parameters.get(full) == value]
 
 
-def _takes_part(one: Scenario, full: str, value: ParameterValue, pair: Mapping[Role, Implementation]) -> bool:
+def _takes_part(definition: Scenario, full: str, value: ParameterValue, pair: Mapping[Role, Implementation]) -> bool:
     """Whether a study has a cell with the value; what is absent is named by the design."""
     cast = {name: Contestant(implementation=item, image=images(name)[name]) for name, item in known().items()}
-    design = design_for_pair(Point(one, {}), flow_pair(one, pair["client"], pair["server"], cast))
+    design = design_for_pair(Point(definition, {}), flow_pair(definition, pair["client"], pair["server"], cast))
     if any(point.parameters.get(full) == value for point in design.points):
         return True
     assert any(full in name for name in design.unsupported), (design.unsupported, design.too_few)
     return False
 
 
-def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> bool:
+def is_set(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> bool:
     """Whether the program at a role of a flow is told a value, or does it untold."""
     role, name = parse_parameter_name(full)
     implementation, peer, parameter = (
@@ -136,7 +138,7 @@ def told(lab: Lab, cell: Cell, flow: int, full: str, value: ParameterValue) -> b
     kind = cell.scenario.flows[flow].kind
     if kind == "udp":
         return False
-    hosts = {one: lab.host(f"{one}{flow}") for one in ROLES}
+    hosts = {end: lab.host(f"{end}{flow}") for end in ROLES}
     if setting is not None and setting.settable:
         try:
             words = setting.fill(setting.flag or setting.environment or setting.sysctl or "", parameter, value)
@@ -175,7 +177,7 @@ def held(
             continue
         role, name = parse_parameter_name(full)
         every = range(1) if "flow" in way else range(len(flows))
-        obeying = [flow for flow in every if told(lab, cell, flow, full, value)]
+        obeying = [flow for flow in every if is_set(lab, cell, flow, full, value)]
         able = [
             flow
             for flow in every
@@ -308,7 +310,9 @@ def test_a_varied_congestion_control_is_told_to_tcp(tmp_path: Path) -> None:
     labs = [build_lab(cell, 0) for cell in cells]
     assert [read_plan("server", lab.host("server0").environment).algorithm for lab in labs] == ["cubic", "bbr"]
     assert [lab.flows[0].label for lab in labs] == ["TCP (cubic)", "TCP (bbr)"]
-    assert [lab.effective for lab in labs] == [{"flow0.server.congestion_control": one} for one in ("cubic", "bbr")]
+    assert [lab.effective for lab in labs] == [
+        {"flow0.server.congestion_control": algorithm} for algorithm in ("cubic", "bbr")
+    ]
     assert len({cell.key for cell in cells}) == 2
 
 
@@ -341,8 +345,8 @@ def test_a_flow_of_udp_is_told_nothing() -> None:
 
 
 def test_the_textbook_s_first_window_is_the_flow_s_own() -> None:
-    told = {"parameters": {"server.initial_cwnd": 100}}
-    assert initial_window_bytes(linux_cell([{**TCP, **told}])) == 100 * 1200
+    asked = {"parameters": {"server.initial_cwnd": 100}}
+    assert initial_window_bytes(linux_cell([{**TCP, **asked}])) == 100 * 1200
     assert initial_window_bytes(linux_cell([TCP], server__initial_cwnd=100)) == 100 * 1200
     assert initial_window_bytes(linux_cell([TCP], flow0__server__initial_cwnd=100)) == 100 * 1200
     assert initial_window_bytes(linux_cell([TO_SERVER], client__initial_cwnd=100)) == 100 * 1200

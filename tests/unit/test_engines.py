@@ -44,7 +44,7 @@ def test_the_simulator_gets_two_capabilities_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("stderr", "words"),
     [
         ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?", "start the Docker daemon"),
         ("Error response from daemon: Pool overlaps with other one on this address space", "193.167.x.0/24"),
@@ -52,10 +52,10 @@ def test_the_simulator_gets_two_capabilities_and_no_more() -> None:
         ("Error response from daemon: No such image: alpha:1", "build or pull"),
     ],
 )  # fmt: skip
-def test_docker_s_errors_say_what_to_do(said: str, words: str) -> None:
-    error = command_error("docker compose up", said)
+def test_docker_s_errors_say_what_to_do(stderr: str, words: str) -> None:
+    error = command_error("docker compose up", stderr)
     assert words in error.hint
-    assert said.splitlines()[0] in error.message
+    assert stderr.splitlines()[0] in error.message
     assert error.exit_code == 3
 
 
@@ -66,18 +66,18 @@ def test_an_unknown_error_has_no_made_up_hint() -> None:
 def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM x\n")
 
-    def made() -> tuple[Build, Build]:
+    def builds() -> tuple[Build, Build]:
         build = Build("a", tmp_path, 1)
         return build, Build("b", tmp_path, 1, bases={"BASE": build})
 
-    build, above = made()
+    build, above = builds()
     assert above.identity != build.identity
     assert build.reference == f"quic-lab/a:{build.identity[:12]}"
     before = build.identity, above.identity
     (tmp_path / "Dockerfile").write_text("FROM y\n")
     # What a process has begun with, it ends with.
     assert (build.identity, above.identity) == before
-    build, above = made()
+    build, above = builds()
     assert build.identity != before[0]
     assert above.identity != before[1]
 
@@ -335,15 +335,15 @@ def test_cancelled_builds_end_at_once_and_leave_no_process(tmp_path: Path, monke
         images.make(build, lambda name, seconds: None)
 
 
-@pytest.mark.parametrize(("jobs", "said"), [(None, []), (1, ["CARGO_BUILD_JOBS=1"])])
+@pytest.mark.parametrize(("jobs", "arguments"), [(None, []), (1, ["CARGO_BUILD_JOBS=1"])])
 def test_a_build_beside_runs_is_told_how_many_compilers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, said: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, arguments: list[str]
 ) -> None:
     _docker(tmp_path, monkeypatch, f'echo "$@" >{tmp_path}/words')
     build = _one_build(tmp_path, "FROM scratch\nARG CARGO_BUILD_JOBS\n")
     Images(tmp_path, tmp_path / "state").make(build, lambda name, seconds: None, jobs)
     words = (tmp_path / "words").read_text().split()
-    assert [word for word in words if word.startswith(("CARGO", "GOMAXPROCS"))] == said
+    assert [word for word in words if word.startswith(("CARGO", "GOMAXPROCS"))] == arguments
 
 
 def test_a_long_chain_is_large_and_each_certificate_is_signed_by_the_next(tmp_path: Path) -> None:

@@ -37,15 +37,17 @@ CHANGING = scenario(
 PLAIN = scenario(name="test/plain", certificates=2)
 
 
-def stored(one: Cell, captures: str = "same", wall: float = 1.0, repetition: int = 0) -> Run:
+def stored(stored_cell: Cell, captures: str = "same", wall: float = 1.0, repetition: int = 0) -> Run:
     return Run(
-        cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-25", wall=wall,
+        cell=stored_cell, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-25", wall=wall,
         captures={"left": captures, "right": captures}, random={"client0": RandomBytes(bytes=1, digest=captures)},
     )  # fmt: skip
 
 
-def virtual(one: Any = None, client: str = "alpha", server: str = "beta", **parameters: str) -> Cell:
-    tested_cell = cell(one, implementation(client), implementation(server), engine="virtual", parameters=parameters)
+def virtual(definition: Any = None, client: str = "alpha", server: str = "beta", **parameters: str) -> Cell:
+    tested_cell = cell(
+        definition, implementation(client), implementation(server), engine="virtual", parameters=parameters
+    )
     return with_key(tested_cell.model_copy(update={"engine_code": "digest-0"}))
 
 
@@ -57,8 +59,12 @@ class FakeApp:
         self.paths = SimpleNamespace(root=Path("/nowhere"))
         self._other_labs = other_labs
 
-    def current_cell(self, one: Cell) -> Cell:
-        return one.model_copy(update={"compiled": "other"}) if one.scenario.name in self._other_labs else one
+    def current_cell(self, planned_cell: Cell) -> Cell:
+        return (
+            planned_cell.model_copy(update={"compiled": "other"})
+            if planned_cell.scenario.name in self._other_labs
+            else planned_cell
+        )
 
 
 @pytest.fixture
@@ -81,8 +87,8 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RepeatedRun]:
             for run in runs:
-                other = run.cell.scenario.name in differs
-                yield RepeatedRun(run, stored(run.cell, "other") if other else run, None)
+                differing = run.cell.scenario.name in differs
+                yield RepeatedRun(run, stored(run.cell, "other") if differing else run, None)
 
         monkeypatch.setattr(equivalence, "run_again", run_again)
         return Prover(FakeApp(known or Ledger(), other_labs), runs, **overrides)  # type: ignore[arg-type]
@@ -101,9 +107,9 @@ class FakeBase:
         self._captures = captures
         self.cells_run: list[str] = []
 
-    def run(self, one: Cell, repetition: int, store: Path) -> Run:
-        self.cells_run.append(one.scenario.name)
-        return stored(one, self._captures, repetition=repetition)
+    def run(self, planned_cell: Cell, repetition: int, store: Path) -> Run:
+        self.cells_run.append(planned_cell.scenario.name)
+        return stored(planned_cell, self._captures, repetition=repetition)
 
 
 # --- the guard set
@@ -150,16 +156,16 @@ def test_a_sample_is_a_share_of_the_cells() -> None:
 # --- proving
 
 
-def prove(made: Prover, tmp_path: Path, base: Any = no_base, **overrides: Any) -> ProofAttempt:
-    return made.prove(made.changed(), tmp_path, base, **overrides)
+def prove(tested_prover: Prover, tmp_path: Path, base: Any = no_base, **overrides: Any) -> ProofAttempt:
+    return tested_prover.prove(tested_prover.changed(), tmp_path, base, **overrides)
 
 
 def test_the_same_bytes_make_an_entry(prover: Any, tmp_path: Path) -> None:
-    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
-    tried = prove(made, tmp_path)
+    tested_prover = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
+    tried = prove(tested_prover, tmp_path)
     assert tried.proven
     assert tried.changed == (ChangedComponent(ENGINE, "digest-0", "digest-1"),)
-    written = made.ledger_with(tried)
+    written = tested_prover.ledger_with(tried)
     (added,) = written.entries.equivalences
     assert (added.digest, added.same_as, added.except_, added.proof.cells) == ("digest-1", "digest-0", (), 2)
     assert written.identity(ENGINE, "digest-1", frozenset) == "digest-0"
@@ -210,27 +216,27 @@ def test_other_bytes_are_refused_with_the_cell_and_a_scope_accepts_the_rest(prov
 def test_where_the_base_comes_out_so_too_the_machine_is_another_one_and_nothing_differs(
     prover: Any, tmp_path: Path
 ) -> None:
-    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], differs=["test/changing"])
+    tested_prover = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], differs=["test/changing"])
     base = FakeBase("other")
-    assert prove(made, tmp_path, lambda: base).proven
+    assert prove(tested_prover, tmp_path, lambda: base).proven
     # What gave the reference's bytes was not run again.
     assert base.cells_run == ["test/changing"]
-    tried = prove(made, tmp_path, lambda: FakeBase("same"))
+    tried = prove(tested_prover, tmp_path, lambda: FakeBase("same"))
     assert not tried.proven
     assert tried.differing[0].folders is not None
-    tried = prove(made, tmp_path)
+    tried = prove(tested_prover, tmp_path)
     assert not tried.proven
     assert any("no commit has these digests" in line for line in result_lines(tried))
 
 
 def test_with_a_base_of_its_own_every_cell_is_run_by_both(prover: Any, tmp_path: Path) -> None:
-    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
+    tested_prover = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
     base = FakeBase("same")
-    assert made.prove(made.changed({ENGINE: "digest-0"}), tmp_path, lambda: base, afresh=True).proven
+    assert tested_prover.prove(tested_prover.changed({ENGINE: "digest-0"}), tmp_path, lambda: base, afresh=True).proven
     assert sorted(base.cells_run) == ["test/changing", "test/plain"]
-    assert not made.prove(made.changed(), tmp_path, lambda: FakeBase("other"), afresh=True).proven
+    assert not tested_prover.prove(tested_prover.changed(), tmp_path, lambda: FakeBase("other"), afresh=True).proven
     with pytest.raises(InputError, match="nothing is stored with the base's digest of engine virtual, digest-x"):
-        made.changed({ENGINE: "digest-x"})
+        tested_prover.changed({ENGINE: "digest-x"})
 
 
 def test_a_cell_that_is_another_lab_proves_nothing(prover: Any, tmp_path: Path) -> None:
@@ -250,8 +256,8 @@ def test_a_cell_that_is_another_lab_proves_nothing(prover: Any, tmp_path: Path) 
 
 
 def test_what_no_cell_has_is_not_proven(prover: Any, tmp_path: Path) -> None:
-    made = prover([stored(virtual(CHANGING))], excepted=("changes",))
-    tried = prove(made, tmp_path)
+    tested_prover = prover([stored(virtual(CHANGING))], excepted=("changes",))
+    tried = prove(tested_prover, tmp_path)
     assert not tried.proven
     assert list(result_lines(tried)) == ["the engine virtual is in no cell that could be run: nothing was written"]
     with pytest.raises(InputError, match="no scenario has a key 'chnages'"):
@@ -260,10 +266,10 @@ def test_what_no_cell_has_is_not_proven(prover: Any, tmp_path: Path) -> None:
 
 def test_an_image_that_no_cell_has_gets_no_entry_and_hinders_no_other(prover: Any, tmp_path: Path) -> None:
     runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING, "gamma", "beta"))]
-    made = prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"})
-    tried = prove(made, tmp_path)
+    tested_prover = prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"})
+    tried = prove(tested_prover, tmp_path)
     assert tried.proven
-    assert [entry.component for entry in made.ledger_with(tried).entries.equivalences] == [ENGINE]
+    assert [entry.component for entry in tested_prover.ledger_with(tried).entries.equivalences] == [ENGINE]
     assert next(result_lines(tried)) == "no entry, for no guard cell has it: the image gamma"
     # Alone it would be all that there is to prove.
     tried = prove(prover(runs, excepted=("changes",), images={"gamma": "image-digest-1"}, digest="digest-0"), tmp_path)
@@ -277,11 +283,11 @@ def test_an_implementation_that_is_left_out_has_to_be_run_again_and_hinders_no_o
     runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING, "gamma", "beta"))]
     new_image = {"gamma": "image-digest-1"}
     assert not prove(prover(runs, differs=["test/changing"], images=new_image), tmp_path).proven
-    made = prover(runs, differs=["test/changing"], images=new_image, without=("gamma",))
-    tried = prove(made, tmp_path)
+    tested_prover = prover(runs, differs=["test/changing"], images=new_image, without=("gamma",))
+    tried = prove(tested_prover, tmp_path)
     assert tried.proven
     assert [item.stored.cell.scenario.name for item in tried.compared] == ["test/plain"]
-    written = made.ledger_with(tried)
+    written = tested_prover.ledger_with(tried)
     (added,) = written.entries.equivalences
     assert (added.component, added.without) == (ENGINE, ("gamma",))
     assert list(result_lines(tried))[-1].endswith("but for cells that use gamma (1 of the reference)")
@@ -297,10 +303,10 @@ def test_an_implementation_that_is_left_out_has_to_be_run_again_and_hinders_no_o
 def test_releases_are_left_out_by_a_word(prover: Any, tmp_path: Path) -> None:
     release = implementation("alpha").model_copy(update={"name": "alpha@1.2.0"})
     of_release = with_key(virtual().model_copy(update={"client": release}))
-    made = prover([stored(virtual(PLAIN)), stored(of_release)], without=("releases",))
-    tried = prove(made, tmp_path)
+    tested_prover = prover([stored(virtual(PLAIN)), stored(of_release)], without=("releases",))
+    tried = prove(tested_prover, tmp_path)
     assert [item.stored.cell.client.name for item in tried.compared] == ["alpha"]
-    written = made.ledger_with(tried)
+    written = tested_prover.ledger_with(tried)
     assert with_key(of_release.model_copy(update={"engine_code": "digest-1"}), written).key != of_release.key
 
 
@@ -314,9 +320,9 @@ def test_a_change_is_compared_with_the_newest_runs_or_with_most(prover: Any, tmp
     assert prover(runs, against="most").changed() == [ChangedComponent(ENGINE, "digest-0", "digest-1")]
     # Stored with today's digest: nothing is new, but most runs have another one.
     assert prover(runs, digest="digest-9").changed() == []
-    made = prover(runs, digest="digest-9", against="most")
-    assert made.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-9")]
-    written = made.ledger_with(prove(made, tmp_path))
+    tested_prover = prover(runs, digest="digest-9", against="most")
+    assert tested_prover.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-9")]
+    written = tested_prover.ledger_with(prove(tested_prover, tmp_path))
     assert with_key(newest, written).key == runs[0].cell.key
     # A digest that entries end at cannot be the same as an earlier one.
     ended = ledger(entry("digest-8", "digest-9"))
@@ -331,10 +337,10 @@ def test_an_interrupted_attempt_has_its_folder_until_a_digest_changes(prover: An
 def test_runs_of_an_interrupted_attempt_are_not_made_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
     store = Store(tmp_path)
-    made = list[str]()
+    scenarios_run = list[str]()
 
     def run_unjudged(planned: Any, engine: Any, into: Store, *words: Any) -> tuple[Run, None]:
-        made.append(planned.cell.scenario.name)
+        scenarios_run.append(planned.cell.scenario.name)
         (run,) = (run for run in runs if run.cell.key == planned.cell.key)
         into.finish(into.begin(run.cell.key, run.repetition), run, None)
         return run, None
@@ -342,25 +348,25 @@ def test_runs_of_an_interrupted_attempt_are_not_made_once_more(tmp_path: Path, m
     monkeypatch.setattr(parallel_runs, "run_unjudged", run_unjudged)
     monkeypatch.setattr(parallel_runs, "create_engine", lambda *words: SimpleNamespace(close=lambda: None))
     app: Any = SimpleNamespace(
-        provenance=lambda images: None, cache=None, current_cell=lambda one: one,
-        inventory=SimpleNamespace(build_images_of=lambda one, listen: one),
+        provenance=lambda images: None, cache=None, current_cell=lambda planned_cell: planned_cell,
+        inventory=SimpleNamespace(build_images_of=lambda planned_cell, listen: planned_cell),
     )  # fmt: skip
 
     def again(chosen: Sequence[Run]) -> list[str]:
         repeated = run_again(app, chosen, store, Options(jobs=1), lambda event: None)
         return [item.repeated.cell.scenario.name for item in repeated]
 
-    assert again(runs[:1]) == ["test/plain"] == made
+    assert again(runs[:1]) == ["test/plain"] == scenarios_run
     assert sorted(again(runs)) == ["test/changing", "test/plain"]
-    assert made == ["test/plain", "test/changing"]
+    assert scenarios_run == ["test/plain", "test/changing"]
 
 
 def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Path) -> None:
     known_ledger = ledger(entry("digest-1", "digest-0", "changes"))
-    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], known_ledger, digest="digest-2")
-    (changed,) = made.changed()
+    tested_prover = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], known_ledger, digest="digest-2")
+    (changed,) = tested_prover.changed()
     assert changed.before == "digest-1"
-    tried = prove(made, tmp_path)
+    tried = prove(tested_prover, tmp_path)
     # Cells with changes are of another identity, and are not there yet.
     assert [item.stored.cell.scenario.name for item in tried.compared] == ["test/plain"]
 
@@ -368,9 +374,9 @@ def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Pa
 def test_entries_of_digests_that_nothing_is_stored_with_are_no_base(prover: Any, tmp_path: Path) -> None:
     """Runs may have been stored by code whose digest nobody has proven."""
     known_ledger = ledger(entry("digest-8", "digest-9"))
-    made = prover([stored(virtual(PLAIN))], known_ledger)
-    assert made.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-1")]
-    assert prove(made, tmp_path).proven
+    tested_prover = prover([stored(virtual(PLAIN))], known_ledger)
+    assert tested_prover.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-1")]
+    assert prove(tested_prover, tmp_path).proven
 
 
 def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_path: Path) -> None:
@@ -378,15 +384,15 @@ def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_
         entry("digest-1", "digest-0"), entry("sim-digest-1", "sim-digest-0", kind="simulator", name="sim")
     )
     runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
-    made = prover(runs, known_ledger)
-    lines = list(again_lines(made.prove_again(tmp_path, no_base), known_ledger))
+    tested_prover = prover(runs, known_ledger)
+    lines = list(again_lines(tested_prover.prove_again(tmp_path, no_base), known_ledger))
     assert lines[0].startswith("engine virtual digest-1 = digest-0") and lines[0].endswith("holds in 2 cells")
     assert lines[1].endswith("no stored run rests on it")
-    made = prover(runs, known_ledger, differs=["test/changing"])
-    tried = made.prove_again(tmp_path, no_base)
+    tested_prover = prover(runs, known_ledger, differs=["test/changing"])
+    tried = tested_prover.prove_again(tmp_path, no_base)
     assert "differs in 1 of 2 cells: test/changing" in next(iter(again_lines(tried, known_ledger)))
     assert [item["holds"] for item in again_report(tried)["entries"]] == [False, True]
-    assert all(attempt.proven for attempt in made.prove_again(tmp_path, lambda: FakeBase("other")).values())
+    assert all(attempt.proven for attempt in tested_prover.prove_again(tmp_path, lambda: FakeBase("other")).values())
 
 
 # --- another revision
@@ -405,9 +411,9 @@ def test_a_cell_is_handed_over_as_a_file_that_amounts_to_the_same_lab(tmp_path: 
         again = Request(
             [read], request.clients, request.servers, engine="virtual", parameters=tested_cell.parameters
         )  # fmt: skip
-        (made,) = build_matrix(again, images("alpha", "beta"), tested_cell.sim_image)
-        assert made.key == tested_cell.key
-        assert scenario_keys(made) == scenario_keys(tested_cell)
+        (rebuilt_cell,) = build_matrix(again, images("alpha", "beta"), tested_cell.sim_image)
+        assert rebuilt_cell.key == tested_cell.key
+        assert scenario_keys(rebuilt_cell) == scenario_keys(tested_cell)
 
 
 def test_digests_of_a_revision_are_read_or_refused() -> None:

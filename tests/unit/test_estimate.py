@@ -38,10 +38,10 @@ def _took() -> list[RunDuration]:
 
 def _cells(took: Iterable[RunDuration]) -> dict[tuple[str, str], list[RunDuration]]:
     """Runs of one cell on one kind of machine."""
-    found: dict[tuple[str, str], list[RunDuration]] = defaultdict(list)
+    durations: dict[tuple[str, str], list[RunDuration]] = defaultdict(list)
     for duration in took:
-        found[duration.cell.key, duration.machine].append(duration)
-    return found
+        durations[duration.cell.key, duration.machine].append(duration)
+    return durations
 
 
 def _within_two(estimate: float, walls: list[float]) -> bool:
@@ -138,16 +138,16 @@ def test_several_files_count_as_one_of_their_size() -> None:
     for figure in (transferred_bytes, written_bytes, stored_bytes):
         assert figure(several) == figure(single)
     for engine in ("virtual", "compose"):
-        made = [expected_seconds(cell(tested_scenario, engine=engine)) for tested_scenario in (several, single)]
-        assert made[0] == made[1]
+        expected = [expected_seconds(cell(tested_scenario, engine=engine)) for tested_scenario in (several, single)]
+        assert expected[0] == expected[1]
 
 
 def _link(rate: str) -> dict[str, str]:
     return {"rate": rate, "delay": "20 ms"}
 
 
-def _ran(made: Cell, seconds: float) -> RunDuration:
-    return RunDuration(made, seconds, "this one")
+def _ran(ended_cell: Cell, seconds: float) -> RunDuration:
+    return RunDuration(ended_cell, seconds, "this one")
 
 
 def test_the_nearest_runs_tell() -> None:

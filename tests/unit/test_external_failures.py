@@ -42,7 +42,7 @@ def _ended(end: Callable[[], object]) -> int:
     return pidfd
 
 
-def _told(end: Callable[[], object]) -> int | None:
+def _exit_signal(end: Callable[[], object]) -> int | None:
     pidfd = _ended(end)
     try:
         return exit_signal(pidfd)
@@ -50,7 +50,7 @@ def _told(end: Callable[[], object]) -> int | None:
         os.close(pidfd)
 
 
-kernel_tells = pytest.mark.skipif(_told(lambda: None) is None, reason="this kernel does not tell (Linux 6.15)")
+kernel_tells = pytest.mark.skipif(_exit_signal(lambda: None) is None, reason="this kernel does not tell (Linux 6.15)")
 
 
 @kernel_tells
@@ -65,7 +65,7 @@ kernel_tells = pytest.mark.skipif(_told(lambda: None) is None, reason="this kern
     ids=["SIGKILL", "exit 137", "exit 0", "SIGTERM"],
 )
 def test_the_kernel_tells_a_kill_from_its_exit_code(end: Callable[[], object], died: int) -> None:
-    assert _told(end) == died
+    assert _exit_signal(end) == died
 
 
 def test_of_a_process_that_lives_nothing_is_told() -> None:

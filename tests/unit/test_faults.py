@@ -100,7 +100,7 @@ def test_each_place_is_damaged_by_a_value_of_its_own_that_changes_it() -> None:
     assert places[0].startswith("0-")
     assert places[-1].split(" : ")[0].endswith(f"-{2**32 - 1}")
     # Every place is chosen as often as any other.
-    widths = [int(end) - int(begin) for begin, end in (one.split(" : ")[0].split("-") for one in places)]
+    widths = [int(end) - int(begin) for begin, end in (place.split(" : ")[0].split("-") for place in places)]
     assert max(widths) - min(widths) <= 1
 
 
@@ -118,7 +118,7 @@ def test_a_blackhole_is_a_path_that_is_gone_for_a_while() -> None:
     lab = build_lab(with_key(cell(scenario(path=dark.model_dump(by_alias=True)))), 0)
     changes = [change.at_ns / 1e9 for change in lab.simulators[0].program.changes]
     assert changes == [5, 7, 12, 14]
-    assert [one["from_ns"] for one in lab_summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
+    assert [outage["from_ns"] for outage in lab_summary(lab)["paths"][0]["outages"]] == [5 * 10**9, 12 * 10**9]
 
 
 def test_servers_may_be_asked_something_else() -> None:
@@ -179,7 +179,7 @@ def test_several_files_that_are_whole_are_intact_and_removed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "detail"),
     [
         (lambda came: (came / "0001-1KiB.bin").unlink(), "0001-1KiB.bin is missing"),
         (lambda came: os.truncate(came / "0001-1KiB.bin", 1023), "differs from the served one at byte 1023"),
@@ -189,12 +189,12 @@ def test_several_files_that_are_whole_are_intact_and_removed(tmp_path: Path) -> 
     ],
 )
 def test_one_of_several_files_that_is_not_as_it_was_served(
-    tmp_path: Path, change: Callable[[Path], object], said: str
+    tmp_path: Path, change: Callable[[Path], object], detail: str
 ) -> None:
     file_comparison = _downloaded(tmp_path, change)
     assert file_comparison.outcome is not None
     assert file_comparison.outcome.status == "wrong_file"
-    assert said in file_comparison.outcome.detail
+    assert detail in file_comparison.outcome.detail
 
 
 def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[MatchedPackets, Replay]:
@@ -208,27 +208,27 @@ def _passage(fates: Sequence[Fate], appeared: int = 0) -> tuple[MatchedPackets, 
     return passage, Replay(nothing, nothing, nothing, nothing > 0, fate, nothing, nothing > 0, nothing > 0)
 
 
-def _said(faults: Sequence[Fault], fates: Sequence[Fate], appeared: int = 0) -> list[str]:
+def _problems(faults: Sequence[Fault], fates: Sequence[Fate], appeared: int = 0) -> list[str]:
     return list(fault_problems("to_server", *_passage(fates, appeared), faults, 1e-6))
 
 
 def test_numbers_that_were_dropped_are_held_against_those_asked_for() -> None:
     fault = Fault(direction="to_server", kind="drop", packets=(2, 3))
     ok, lost = Fate.DELIVERED, Fate.LOST
-    assert not _said([fault], [ok, lost, lost, ok, ok])
-    assert not _said([fault], [ok, lost, Fate.IN_FLIGHT, ok]), "what the last one overtook is lost"
-    assert not _said([fault], [ok, Fate.QUEUE_DROP, lost, lost, ok]), "the queue comes first"
-    assert "2, 3 were to be dropped, and 3 were" in _said([fault], [ok, ok, lost, ok])[0]
-    assert "and 2 were" in _said([fault], [ok, lost, ok, ok])[0]
+    assert not _problems([fault], [ok, lost, lost, ok, ok])
+    assert not _problems([fault], [ok, lost, Fate.IN_FLIGHT, ok]), "what the last one overtook is lost"
+    assert not _problems([fault], [ok, Fate.QUEUE_DROP, lost, lost, ok]), "the queue comes first"
+    assert "2, 3 were to be dropped, and 3 were" in _problems([fault], [ok, ok, lost, ok])[0]
+    assert "and 2 were" in _problems([fault], [ok, lost, ok, ok])[0]
 
 
 def test_shares_of_chance_are_held_against_those_asked_for() -> None:
     drawn = random.Random(1)
     fates = [Fate.LOST if drawn.random() < 0.29 else Fate.DELIVERED for _ in range(5000)]
     fault = Fault(direction="to_server", kind="drop", rate=0.3, burst=3)
-    assert not _said([fault], fates)
-    assert "(29." in _said([fault.model_copy(update={"rate": 0.02})], fates)[0]
-    assert "were dropped, asked 29.4" in _said([fault], [Fate.DELIVERED] * 5000)[0]
+    assert not _problems([fault], fates)
+    assert "(29." in _problems([fault.model_copy(update={"rate": 0.02})], fates)[0]
+    assert "were dropped, asked 29.4" in _problems([fault], [Fate.DELIVERED] * 5000)[0]
     damaged = Fault(direction="to_server", kind="corrupt", rate=0.3, burst=3)
-    assert not _said([damaged], fates, appeared=sum(fate is Fate.LOST for fate in fates))
-    assert "were damaged, asked 29.4" in _said([damaged], fates, appeared=0)[0]
+    assert not _problems([damaged], fates, appeared=sum(fate is Fate.LOST for fate in fates))
+    assert "were damaged, asked 29.4" in _problems([damaged], fates, appeared=0)[0]

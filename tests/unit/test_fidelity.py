@@ -137,9 +137,9 @@ def test_reds_counts_agree_with_a_plain_simulation_in_real_numbers(burst: int | 
     counts = red(stream.departures_ns, stream.frame_bytes, RATE, burst, SLOW, 400)
     generator = np.random.default_rng(1)
     plain = np.array([plain_red(stream.departures_ns.tolist(), burst, SLOW, generator) for _ in range(runs)])
-    for found, expected in ((plain[:, 0], counts.early), (plain[:, 1], counts.full)):
+    for simulated, expected in ((plain[:, 0], counts.early), (plain[:, 1], counts.full)):
         error = expected.std() * np.sqrt(1 / runs + 1 / 400)
-        assert abs(found.mean() - expected.mean()) < 3 * error
+        assert abs(simulated.mean() - expected.mean()) < 3 * error
 
 
 def test_reds_average_does_not_decay_while_the_link_is_idle() -> None:
@@ -149,14 +149,14 @@ def test_reds_average_does_not_decay_while_the_link_is_idle() -> None:
         stream = Stream((busy, Train(300, 800_000, FRAME, start_ns=1_000_000_000 + rest_ns)))
         return float(red(stream.departures_ns, stream.frame_bytes, RATE, BURST, SLOW, 200).early.mean())
 
-    once = float(red(*_one(busy), RATE, BURST, SLOW, 200).early.mean())
-    fresh = float(red(*_one(Train(300, 800_000, FRAME)), RATE, BURST, SLOW, 200).early.mean())
+    once = float(red(*_arrivals(busy), RATE, BURST, SLOW, 200).early.mean())
+    fresh = float(red(*_arrivals(Train(300, 800_000, FRAME)), RATE, BURST, SLOW, 200).early.mean())
     # As many after an hour as after a second, and far more than a new queue would drop.
     assert early(3_600_000_000_000) == pytest.approx(early(1_000_000_000), rel=0.02)
     assert early(1_000_000_000) - once > fresh + 20
 
 
-def _one(train: Train) -> tuple[np.ndarray, np.ndarray]:
+def _arrivals(train: Train) -> tuple[np.ndarray, np.ndarray]:
     stream = Stream((train,))
     return stream.departures_ns, stream.frame_bytes
 
@@ -168,12 +168,12 @@ def test_another_probability_or_weight_would_be_seen() -> None:
         return red(stream.departures_ns, stream.frame_bytes, RATE, BURST, parameters, 100).early
 
     expected = counts(SLOW)
-    for other in (
+    for other_parameters in (
         RedParameters(LIMIT, 15_000, 40_000, 9, 0.05),
         RedParameters(LIMIT, 15_000, 40_000, 8, 0.1),
         RedParameters(LIMIT, 12_000, 40_000, 9, 0.1),
     ):
-        assert abs(counts(other).mean() - expected.mean()) > 3 * expected.std() / np.sqrt(20)
+        assert abs(counts(other_parameters).mean() - expected.mean()) > 3 * expected.std() / np.sqrt(20)
 
 
 def test_red_parameters_are_those_tc_would_set() -> None:
@@ -181,11 +181,11 @@ def test_red_parameters_are_those_tc_would_set() -> None:
         "discipline": "red", "limit": "50 kB", "min": "15 kB", "max": "40 kB", "probability": "10 %", "burst": 85,
         "average_packet": "1280 B",
     }  # fmt: skip
-    found = red_parameters(link("10 Mbit/s", "40 ms", queue=queue), Duration.parse("80 ms"))
-    assert replace(found, decay=None) == RedParameters(50_000, 15_000, 40_000, 9, 0.1)
+    parameters = red_parameters(link("10 Mbit/s", "40 ms", queue=queue), Duration.parse("80 ms"))
+    assert replace(parameters, decay=None) == RedParameters(50_000, 15_000, 40_000, 9, 0.1)
     # A packet takes 16,000 ticks: 31 halvings of a weight of 2^-9 are 31 · 16,000 · 511.5 ticks, in 484 cells of 2^19.
-    assert found.decay is not None
-    assert (found.decay.cell_log, found.decay.shifts[:2], found.decay.shifts[-1]) == (19, (0, 1), 31)
+    assert parameters.decay is not None
+    assert (parameters.decay.cell_log, parameters.decay.shifts[:2], parameters.decay.shifts[-1]) == (19, (0, 1), 31)
 
 
 def test_an_average_decays_by_its_table_and_within_a_cell_in_a_line() -> None:
@@ -225,8 +225,8 @@ def test_netems_generator_goes_on_as_its_registers_do() -> None:
 
 def _fate(number: int) -> list[bool]:
     """Whether the first packet is lost when the loss is as likely as a 32-bit number, to a part in 10^9."""
-    found: list[bool] = netem_losses(Percentage(round(number / ((1 << 32) - 1) * 1e9) + 1), 0, 1).tolist()
-    return found
+    fates: list[bool] = netem_losses(Percentage(round(number / ((1 << 32) - 1) * 1e9) + 1), 0, 1).tolist()
+    return fates
 
 
 def test_plain_loss_is_independent_with_its_share() -> None:

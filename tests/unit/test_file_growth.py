@@ -53,10 +53,10 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    made.growth.watch(tmp_path, 3, 1, 0)
-    yield made
-    made.growth.close()
+    growth_bench = Bench(tmp_path)
+    growth_bench.growth.watch(tmp_path, 3, 1, 0)
+    yield growth_bench
+    growth_bench.growth.close()
 
 
 def test_growth_lies_between_two_rows_and_nobody_looks_where_there_is_none(bench: Bench) -> None:

@@ -38,11 +38,11 @@ def test_a_later_one_to_the_stride(number: int) -> None:
     assert at.last - at.first < STRIDE
 
 
-@pytest.mark.parametrize(("one", "other"), [(10, 12), (300, 1000), (1000, 512), (0, 3)])
-def test_where_one_has_ended(one: int, other: int) -> None:
-    at = compare_trails(trail(_records(one)), trail(_records(other)))
+@pytest.mark.parametrize(("count", "other_count"), [(10, 12), (300, 1000), (1000, 512), (0, 3)])
+def test_where_one_has_ended(count: int, other_count: int) -> None:
+    at = compare_trails(trail(_records(count)), trail(_records(other_count)))
     assert at is not None
-    assert at.first <= min(one, other) + 1 <= at.last
+    assert at.first <= min(count, other_count) + 1 <= at.last
 
 
 def test_a_trail_is_small() -> None:

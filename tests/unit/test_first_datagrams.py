@@ -103,14 +103,14 @@ def test_the_kernel_lets_through_whatever_is_looked_for(
 
 @pytest.mark.parametrize("version", [4, 6])
 def test_connections_are_told_apart(version: int) -> None:
-    def told(identity: bytes = b"12345678", source: int = 50000) -> tuple[str, bytes]:
-        found = opening(frame(version, UDP, PORT, initial(identity), source=source), PORT)
-        assert found is not None
-        return found
+    def opened_connection(identity: bytes = b"12345678", source: int = 50000) -> tuple[str, bytes]:
+        connection = opening(frame(version, UDP, PORT, initial(identity), source=source), PORT)
+        assert connection is not None
+        return connection
 
-    assert told()[0] == str(CLIENT[version]).replace(":0::", "::")
-    assert told() == told()
-    assert len({told(), told(b"other"), told(source=50001)}) == 3
+    assert opened_connection()[0] == str(CLIENT[version]).replace(":0::", "::")
+    assert opened_connection() == opened_connection()
+    assert len({opened_connection(), opened_connection(b"other"), opened_connection(source=50001)}) == 3
 
 
 def test_the_agent_tells_of_each_connection_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

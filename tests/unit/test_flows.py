@@ -36,7 +36,7 @@ def generator() -> Implementation:
     return implementation("linux", protocols=["tcp", "udp"], parameters=settings)
 
 
-def made(*flows: object, **overrides: object) -> list[Cell]:
+def flow_cells(*flows: object, **overrides: object) -> list[Cell]:
     implementations = {stack.name: stack for stack in (generator(), implementation("gamma"), implementation("delta"))}
     tested_scenario = scenario(flows=list(flows), objectives=[], **overrides)
     request = Request([tested_scenario], [implementation("alpha")], [implementation("beta"), implementation("gamma")])
@@ -45,7 +45,7 @@ def made(*flows: object, **overrides: object) -> list[Cell]:
 
 
 def lab(*flows: object, **overrides: object) -> Lab:
-    return build_lab(made(*flows, **overrides)[0], 0)
+    return build_lab(flow_cells(*flows, **overrides)[0], 0)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_uniform_traffic_has_a_mean_rate() -> None:
 
 
 def test_who_plays_a_flow() -> None:
-    cells = made({"stop": "5 s"}, {"stop": "5 s", "server": "delta"}, TCP)
+    cells = flow_cells({"stop": "5 s"}, {"stop": "5 s", "server": "delta"}, TCP)
     # Somebody of the matrix plays in the first flow, so there is a cell for every server.
     assert [cell.server.name for cell in cells] == ["beta", "gamma"]
     assert cells[0].key != cells[1].key
@@ -143,26 +143,26 @@ def test_who_plays_a_flow() -> None:
 
 
 def test_flows_that_name_everybody_need_no_matrix() -> None:
-    cells = made(TCP, UDP)
+    cells = flow_cells(TCP, UDP)
     assert [(cell.client.name, cell.server.name) for cell in cells] == [("linux", "linux")]
-    both = made({"stop": "5 s", "client": "gamma", "server": "delta"})
+    both = flow_cells({"stop": "5 s", "client": "gamma", "server": "delta"})
     assert [(cell.client.name, cell.server.name) for cell in both] == [("gamma", "delta")]
 
 
 def test_another_implementation_in_a_flow_is_another_cell() -> None:
-    keys = {made({"stop": "5 s"}, {"stop": "5 s", "server": name})[0].key for name in ("gamma", "delta")}
+    keys = {flow_cells({"stop": "5 s"}, {"stop": "5 s", "server": name})[0].key for name in ("gamma", "delta")}
     assert len(keys) == 2
 
 
 def test_a_generator_is_told_what_its_sender_does() -> None:
     built_lab = lab({"stop": "5 s"}, {**TCP, "start": "3 s"}, UDP, {**UDP, "direction": "to_server"})
-    told = [json.loads(built_lab.host(f"client{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
-    assert [item["kind"] for item in told] == ["tcp", "udp", "udp"]
-    assert told[0]["words"] == ["--congestion-control=reno"]
-    assert told[0]["seconds"] == 12
-    assert told[1]["traffic"] == {"model": "poisson", "rate": 8_000_000, "packet": [1000, 1000]}
-    assert [item["sender"] for item in told] == ["server", "server", "client"]
-    assert told[1]["seed"] != told[2]["seed"], "two flows do not send at the same moments"
+    generators = [json.loads(built_lab.host(f"client{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
+    assert [item["kind"] for item in generators] == ["tcp", "udp", "udp"]
+    assert generators[0]["words"] == ["--congestion-control=reno"]
+    assert generators[0]["seconds"] == 12
+    assert generators[1]["traffic"] == {"model": "poisson", "rate": 8_000_000, "packet": [1000, 1000]}
+    assert [item["sender"] for item in generators] == ["server", "server", "client"]
+    assert generators[1]["seed"] != generators[2]["seed"], "two flows do not send at the same moments"
     assert built_lab.host("server1").environment["TRAFFIC"] == built_lab.host("client1").environment["TRAFFIC"]
     assert "REQUESTS" not in built_lab.host("client1").environment
     assert [flow.label for flow in built_lab.flows] == ["alpha → beta", "TCP (reno)", "UDP (poisson)", "UDP (poisson)"]
@@ -176,10 +176,10 @@ def test_a_flow_of_tcp_may_have_a_size() -> None:
         {"kind": "tcp", "download": "64 KiB", "direction": "to_server", "traffic": cbr},
         {"kind": "tcp", "stop": "4 s"},
     )
-    told = [json.loads(built_lab.host(f"server{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
-    assert [(item.get("size"), item.get("seconds")) for item in told] == [(10**7, None), (65536, None), (None, 4)]
-    assert [item["sender"] for item in told] == ["server", "client", "server"]
-    assert told[1]["traffic"]["rate"] == 1_000_000
+    generators = [json.loads(built_lab.host(f"server{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
+    assert [(item.get("size"), item.get("seconds")) for item in generators] == [(10**7, None), (65536, None), (None, 4)]
+    assert [item["sender"] for item in generators] == ["server", "client", "server"]
+    assert generators[1]["traffic"]["rate"] == 1_000_000
     assert [(flow["start"], flow["stop"]) for flow in lab_summary(built_lab)["flows"]] == [
         (0, None),
         (2, None),
@@ -221,7 +221,7 @@ def test_only_quic_flows_take_what_is_asked_of_the_cell() -> None:
 
 def test_a_flow_of_tcp_needs_who_speaks_it() -> None:
     with pytest.raises(UnsupportedError, match="gamma does not speak tcp"):
-        build_lab(made({**TCP, "server": "gamma"})[0], 0)
+        build_lab(flow_cells({**TCP, "server": "gamma"})[0], 0)
 
 
 def test_what_is_cut_off_has_more_to_send_than_can_pass() -> None:
@@ -240,7 +240,7 @@ def test_what_is_cut_off_has_more_to_send_than_can_pass() -> None:
 
 def test_a_sweep_may_change_one_flow() -> None:
     def points(**vary: list[object]) -> list[Cell]:
-        return made(
+        return flow_cells(
             {"stop": "5 s"}, {"stop": "5 s"}, vary={name.replace("__", "."): item for name, item in vary.items()}
         )
 
@@ -356,7 +356,7 @@ def test_counts_that_cannot_be(flow: object, words: str) -> None:
 
 def test_several_connections_of_a_client_share_its_files() -> None:
     files = [{"count": 6, "size": "1 MB"}]
-    (made_cell,) = made({"files": files, "connections": 6})[:1]
+    (made_cell,) = flow_cells({"files": files, "connections": 6})[:1]
     with pytest.raises(UnsupportedError, match="alpha makes one connection at a time"):
         configure_endpoints(made_cell, 0)
     (able,) = build_matrix(
@@ -380,8 +380,8 @@ def test_more_flows_than_a_lab_has_room_for() -> None:
 
 
 def test_flows_beyond_the_fiftieth_have_addresses_in_further_networks() -> None:
-    many = build_lab(made({"download": "1 MB", "count": 500})[0], 0)
-    few = build_lab(made({"download": "1 MB", "count": 50})[0], 0)
+    many = build_lab(flow_cells({"download": "1 MB", "count": 500})[0], 0)
+    few = build_lab(flow_cells({"download": "1 MB", "count": 50})[0], 0)
     # The first fifty have the addresses that they have without the others.
     assert [host.interfaces for host in many.hosts[:100]] == [host.interfaces for host in few.hosts]
     addresses = [address for host in many.hosts for address in host.addresses]
@@ -389,7 +389,9 @@ def test_flows_beyond_the_fiftieth_have_addresses_in_further_networks() -> None:
     sim = many.simulators[0]
     for side, interface in sim.interfaces.items():
         networks = [ip_interface(text).network for text in interface.prefixed]
-        assert not any(one.overlaps(other) for one, other in combinations(networks, 2) if one.version == other.version)
+        assert not any(
+            network.overlaps(other) for network, other in combinations(networks, 2) if network.version == other.version
+        )
         for host in many.hosts:
             if (host.role == "client") == (side == "left"):
                 # Each endpoint finds the simulator at host 2 of its own network (images/endpoint/setup.sh).

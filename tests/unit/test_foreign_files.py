@@ -73,14 +73,14 @@ def test_what_is_no_regular_file_or_too_large_is_not_read_nor_waited_for(tmp_pat
 
 def _stored(root: Path, runs: int = 2) -> tuple[Store, list[Run], list[Path], list[str]]:
     """A store with runs that have figures and series, and what it has said."""
-    said: list[str] = []
-    store, drawn = Store(root, said.append), download_run()
+    warnings: list[str] = []
+    store, drawn = Store(root, warnings.append), download_run()
     stored_runs = [drawn.run.model_copy(update={"repetition": number}) for number in range(runs)]
     places = [
         store.finish(store.begin(run.cell.key, run.repetition), run, drawn.measured, drawn.series)
         for run in stored_runs
     ]
-    return store, stored_runs, places, said
+    return store, stored_runs, places, warnings
 
 
 @pytest.mark.parametrize("damage", _NO_FILES)
@@ -88,14 +88,14 @@ def _stored(root: Path, runs: int = 2) -> tuple[Store, list[Run], list[Path], li
 def test_a_run_with_such_a_file_is_left_out_by_name_and_the_others_stay(
     tmp_path: Path, name: str, damage: Damage
 ) -> None:
-    store, runs, places, said = _stored(tmp_path)
+    store, runs, places, warnings = _stored(tmp_path)
     damage(places[0] / name)
-    found = StoredResults(store, store).result_of(runs[0].cell).runs
-    assert [run.repetition for run, _ in found] == ([0, 1] if name == SERIES else [1])
+    remaining_runs = StoredResults(store, store).result_of(runs[0].cell).runs
+    assert [run.repetition for run, _ in remaining_runs] == ([0, 1] if name == SERIES else [1])
     assert store.series(runs[0].cell.key, 1) is not None
     if name == SERIES:
         assert store.series(runs[0].cell.key, 0) is None
-    assert len(said) == 1 and f"{runs[0].cell.key}/0" in said[0]
+    assert len(warnings) == 1 and f"{runs[0].cell.key}/0" in warnings[0]
     # Neither does who looks for digests that have another name wait for it.
     assert store.rekey(Ledger()) == 0
 
@@ -139,14 +139,14 @@ def test_last_words_are_not_waited_for(tmp_path: Path, damage: Damage) -> None:
 def test_what_a_small_file_would_become_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_SIZE", 1 << 20)
     zeros = bytes(1 << 21)
-    said = zstandard.ZstdCompressor().compress(zeros)
-    unsaid = zstandard.ZstdCompressor(write_content_size=False).compress(zeros)
-    for name, content in {"said": said, "unsaid": unsaid, "several": unsaid + unsaid}.items():
+    sized = zstandard.ZstdCompressor().compress(zeros)
+    unsized = zstandard.ZstdCompressor(write_content_size=False).compress(zeros)
+    for name, content in {"said": sized, "unsaid": unsized, "several": unsized + unsized}.items():
         (tmp_path / f"{name}.zst").write_bytes(content)
         with pytest.raises(OSError, match=r"more than 1\.0 MB"):
             files.read_bytes(tmp_path / f"{name}.zst")
     # A frame may say that it has more than there is memory.
-    claimed = bytearray(said)
+    claimed = bytearray(sized)
     assert claimed[4] >> 6 == 2
     claimed[5:9] = b"\xff\xff\xff\xff"
     (tmp_path / "claimed.zst").write_bytes(claimed)
@@ -196,10 +196,10 @@ def test_wrong_figures_cost_their_runs_and_no_command(
         main()
     except SystemExit as ended:
         code = int(ended.code or 0)
-    said = capsys.readouterr()
-    assert code in (MET, FAILED), said.err
+    captured = capsys.readouterr()
+    assert code in (MET, FAILED), captured.err
     for number, what in enumerate(_WRONG):
-        assert f"warning: the run {runs[0].cell.key}/{number} is left out" in said.err, what
+        assert f"warning: the run {runs[0].cell.key}/{number} is left out" in captured.err, what
 
 
 # --- tables of other things
@@ -221,13 +221,13 @@ def _cut(file: Path) -> None:
 def test_a_table_that_cannot_be_read_is_one_error_of_the_whole_store(
     tmp_path: Path, table: str, damage: Damage
 ) -> None:
-    said: list[str] = []
+    warnings: list[str] = []
     key = _columnar(tmp_path)
     damage(tmp_path / f"{table}.parquet")
-    columns = ColumnStore(tmp_path, said.append)
+    columns = ColumnStore(tmp_path, warnings.append)
     with pytest.raises(ResultError, match=rf"{table}\.parquet: cannot be read"):
         [columns.measured(key, run.repetition) for run in columns.runs(key)]
-    assert said == []
+    assert warnings == []
 
 
 def test_a_command_says_that_once(
@@ -278,10 +278,10 @@ def test_a_table_of_something_else_is_named_with_what_is_wrong(tmp_path: Path, w
 def test_series_of_something_else_are_none(
     tmp_path: Path, change: Callable[[pl.DataFrame], pl.DataFrame], why: str
 ) -> None:
-    store, runs, places, said = _stored(tmp_path, 1)
+    store, runs, places, warnings = _stored(tmp_path, 1)
     change(pl.read_parquet(places[0] / SERIES)).write_parquet(places[0] / SERIES)
     assert store.series(runs[0].cell.key, 0) is None
-    (warning,) = said
+    (warning,) = warnings
     assert str(places[0] / SERIES) in warning and why in warning
 
 

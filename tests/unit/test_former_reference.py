@@ -31,11 +31,11 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
 
     compared = read_comparison(path)
     assert compared is not None
-    former = open_app(path).results.find(lambda one: True)
+    former = open_app(path).results.find(lambda cell: True)
     assert {cell_result.cell.scenario.name for cell_result in former} == {"x/slower", "x/gone"}
     # Of today all cells are there; the page has those that were kept.
     changeds = changed(former, now, compared.within, (nothing_known, nothing_known), Ledger())
-    assert [(one.decision.status, one.decision.pair.cell.scenario.name) for one in changeds] == [
+    assert [(cell_report.decision.status, cell_report.decision.pair.cell.scenario.name) for cell_report in changeds] == [
         ("gone", "x/gone"), ("worse", "x/slower"),
     ]  # fmt: skip
     page = changed_page(changeds, compared)

@@ -44,15 +44,15 @@ from studies.game_changers.page import (
 )
 from tests.engine_pairs import result, run
 from tests.examples import catalogue
-from tests.study_results import of_study, results, told
+from tests.study_results import configurable, of_study, results
 
-KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+KNOWN = {name: implementation for name, (implementation, _) in catalogue().implementations().items()}
 Asked = Mapping[str, ParameterValue]
 
 
 def _scenario(name: str) -> Scenario:
-    (one,) = catalogue().find_scenarios([name])
-    return one
+    (definition,) = catalogue().find_scenarios([name])
+    return definition
 
 
 # --- what is shipped
@@ -60,18 +60,18 @@ def _scenario(name: str) -> Scenario:
 
 def _shipped() -> list[str]:
     files = (catalogue().scenario(file) for file in catalogue().scenario_files())
-    return [one.name for one in files if one.study is not None]
+    return [definition.name for definition in files if definition.study is not None]
 
 
 def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together() -> None:
     fractions = [name for name in _shipped() if "/fraction-" in name]
     assert len(fractions) == 6
     for name in fractions[:1]:
-        one = _scenario(name)
-        (point,) = expand_points(one, {}, {})
+        study = _scenario(name)
+        (point,) = expand_points(study, {}, {})
         designs = {
             server: design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN[server]})
-            for server in one.servers
+            for server in study.servers
         }
         assert all(len(design.points) in (8, 16, 32) for design in designs.values()), name
         assert not any(design.aliases.of_main for design in designs.values())
@@ -83,10 +83,15 @@ def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together()
 
 def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
     (point,) = expand_points(_scenario("studies/profiles-50-10"), {}, {})
-    made = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
-    assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
-    assert made.points[2].parameters["server.congestion_control"] == "reno"
-    assert "h2o's parameters: server.ack_delay_exponent 10" in made.unsupported
+    pair_design = design_for_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
+    assert pair_design.labels == (
+        "its own parameters",
+        "picoquic's parameters",
+        "h2o's parameters",
+        "curl's parameters",
+    )
+    assert pair_design.points[2].parameters["server.congestion_control"] == "reno"
+    assert "h2o's parameters: server.ack_delay_exponent 10" in pair_design.unsupported
 
 
 # --- the page
@@ -99,9 +104,9 @@ def _response(asked: Asked, repetition: int) -> float:
 def _studied() -> list[CellResult]:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     return [
-        found
+        cell_result
         for name in ("studies/fraction-50-10", "studies/profiles-50-10")
-        for found in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
+        for cell_result in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
     ]
 
 
@@ -112,9 +117,9 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     assert every_effect(stored) == snapshot
     largest = "| – | 10.0 s (10 → 100) | 100 MB, picoquic→quinn, `studies/fraction-50-10` |"
     assert f"| server.initial_cwnd | 1 of 1: quinn {largest}" in text
-    drawn = {one.file for one in DRAWINGS if one.draw(stored) is not None}
+    drawn = {drawing.file for drawing in DRAWINGS if drawing.draw(stored) is not None}
     assert drawn == {"studies-effects-50-10-quinn.svg"}
-    assert len({one.file for one in DRAWINGS}) == len(DRAWINGS)
+    assert len({drawing.file for drawing in DRAWINGS}) == len(DRAWINGS)
     assert tornado([]) is None
 
 
@@ -142,8 +147,8 @@ def test_where_there_are_many_cells_the_site_has_a_designs_cells_on_the_studys_p
     stored = [*_studied(), result("virtual", run(completion=1.0))]
     assert overview.overview(stored).elsewhere == {}
     monkeypatch.setattr(overview, "MOST", len(stored) - 1)
-    made = overview.overview(stored)
-    assert (len(made.tiles), made.elsewhere) == (1, {"studies/game_changers.html": len(stored) - 1})
+    page = overview.overview(stored)
+    assert (len(page.tiles), page.elsewhere) == (1, {"studies/game_changers.html": len(stored) - 1})
     assert study_pages(stored)[0].name == "game_changers"
     quinn = implementation_page(KNOWN["quinn"], stored)
     assert {(part.page, part.tiles) for part in quinn.parts} == {("studies/game_changers.html", ())}
@@ -171,7 +176,7 @@ def test_an_answer_goes_by_how_many_servers_a_factor_changes_the_game_on(changes
 def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_name() -> None:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     tried = results(_scenario("studies/reach-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
-    told_some = [one for one in tried if one.cell.parameters]
+    told_some = [cell_result for cell_result in tried if cell_result.cell.parameters]
     other = results(_scenario("studies/profiles-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
     assert game_changers(told_some).partition("What would it take?")[2].count("No runs are stored yet.") == 3
     with_it = game_changers([*told_some, *other]).partition("What would it take?")[2]
@@ -190,23 +195,23 @@ def test_a_study_that_ran_once_says_what_that_is_worth() -> None:
 
 def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> None:
     levels = {"server.initial_cwnd": [10, 100], "server.pacing": ["on", "off"], "client.ack_ratio": [2, 10]}
-    one = of_study({"factors": levels, "design": "full"})
+    study = of_study({"factors": levels, "design": "full"})
 
     def seconds(asked: Asked, repetition: int) -> float:
         # With few ACKs it takes a tenth of a second more, and without pacing what nobody would notice.
         slow = 12.0 * (asked.get("server.initial_cwnd") == 10)
         return 6.0 + slow + 0.1 * (asked.get("client.ack_ratio") == 2) + 0.01 * (asked.get("server.pacing") == "off")
 
-    found = [
-        *results(one, seconds, 2, server=told("beta")),
-        *results(one, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
+    cell_results = [
+        *results(study, seconds, 2, server=configurable("beta")),
+        *results(study, seconds, 2, server=configurable("gamma", without=("initial_cwnd",))),
     ]
-    head, _, beta, gamma = worth_table(analyse_all(found))
+    head, _, beta, gamma = worth_table(analyse_all(cell_results))
     assert head == "| worth, seconds of 2 MB / 10 MB | `server.initial_cwnd` | `server.pacing` | `client.ack_ratio` |"
     assert beta == "| beta | **6.0** / **12.0** | · | 0.1 / 0.1 |"
     assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
     short = of_study({"factors": levels, "design": "full"}, timeout="15 s")
-    (_, _, cut) = worth_table(analyse_all(results(short, seconds, 2, server=told("beta"))))
+    (_, _, cut) = worth_table(analyse_all(results(short, seconds, 2, server=configurable("beta"))))
     # The window is worth 8.9 s at least. Of the others both levels have as many late runs as not.
     assert cut == "| beta | **6.0** / ≥ **8.9** | · / ? | 0.1 / ? |"
 
@@ -217,13 +222,13 @@ def test_profiles_of_everybody_stand_beside_each_other() -> None:
         "like quick": {"server.initial_cwnd": 100, "server.pacing": "on"},
     }
     plain = of_study({"profiles": profiles}).model_dump(by_alias=True)
-    one = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
+    study = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
 
     def seconds(asked: Asked, repetition: int) -> float:
         return 6.0 if asked.get("server.initial_cwnd") == 100 else 400.0
 
-    made = profiles_table(group_profiles(results(one, seconds, 2, server=told("beta", without=("pacing",)))))
-    assert made == [
+    table = profiles_table(group_profiles(results(study, seconds, 2, server=configurable("beta", without=("pacing",)))))
+    assert table == [
         "| seconds of 2 MB / 10 MB | its own parameters | quick | like quick |",
         "| --- | ---: | ---: | ---: |",
         "| beta | 200.00 / never ✕ | 3.00 / 6.00 ✓ | 3.00 / 6.00 ✓ |",
@@ -243,14 +248,14 @@ class _Lab:
         self.batches: list[int] = []
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point]) -> list[Cell]:
-        (one,), (client,), (server,) = request.scenarios, request.clients, request.servers
-        found = results(one, self.seconds, 1, client=client, server=server, every=every)
-        self.found = {each.cell.key: each for each in found}
-        return [each.cell for each in found]
+        (definition,), (client,), (server,) = request.scenarios, request.clients, request.servers
+        cell_results = results(definition, self.seconds, 1, client=client, server=server, every=every)
+        self.results = {each.cell.key: each for each in cell_results}
+        return [each.cell for each in cell_results]
 
     def run_cells(self, matrix: Sequence[Cell], *_: object) -> list[CellResult]:
         self.batches.append(sum(cell.key not in self.ran for cell in matrix))
-        self.ran |= {cell.key: self.found[cell.key] for cell in matrix}
+        self.ran |= {cell.key: self.results[cell.key] for cell in matrix}
         return [self.ran[cell.key] for cell in matrix]
 
 
@@ -258,16 +263,16 @@ def _objectives(*demanded: float) -> list[dict[str, object]]:
     return [{"metric": f"milestone_{size}", "at_most": f"{time} s"} for size, time in zip(("2MB", "10MB"), demanded)]  # noqa: B905
 
 
-def _reach(lab: _Lab, one: Scenario, budget: int = 50) -> Any:
-    request = Request([one], [told("alpha")], [told("beta")], engine="virtual")
-    said: list[str] = []
-    (found,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
-    return found, said
+def _reach(lab: _Lab, definition: Scenario, budget: int = 50) -> Any:
+    request = Request([definition], [configurable("alpha")], [configurable("beta")], engine="virtual")
+    lines: list[str] = []
+    (search,) = run_searches(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, lines.append)
+    return search, lines
 
 
 def _demanding(**more: object) -> Scenario:
-    one = of_study({"factors": FACTORS, "design": "one-at-a-time"})
-    return Scenario.model_validate({**one.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **more})
+    study = of_study({"factors": FACTORS, "design": "one-at-a-time"})
+    return Scenario.model_validate({**study.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **more})
 
 
 def _needs_two(asked: Asked, repetition: int) -> float:
@@ -276,42 +281,42 @@ def _needs_two(asked: Asked, repetition: int) -> float:
 
 
 def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
-    lab, one = _Lab(_needs_two), _demanding()
-    found, said = _reach(lab, one)
-    assert search_sentence(found) == (
+    lab, demanding = _Lab(_needs_two), _demanding()
+    search, lines = _reach(lab, demanding)
+    assert search_sentence(search) == (
         "alpha→beta: it takes client.ack_ratio 10 and server.initial_cwnd 100: every set of fewer settings was tried "
         "and fails (5 of 8 sets were tried)."
     )
     # In force untold are a window of 10, pacing, and a ratio of 2: to tell them is another name of nothing.
-    assert dict(found.factors) == {"server.initial_cwnd": (100,), "server.pacing": ("off",), "client.ack_ratio": (10,)}
-    assert said[0] == "alpha→beta: as it is"
+    assert dict(search.factors) == {"server.initial_cwnd": (100,), "server.pacing": ("off",), "client.ack_ratio": (10,)}
+    assert lines[0] == "alpha→beta: as it is"
     assert sum(lab.batches) == 5
     # Once more: nothing is run anew.
-    again, _ = _reach(lab, one)
-    assert again == found
+    again, _ = _reach(lab, demanding)
+    assert again == search
     assert sum(lab.batches) == 5
     # From what is stored; a cell that was told other things does not belong to it.
     stored = [*lab.ran.values()]
     (read,) = stored_searches(stored)
-    assert read.result == found.result
+    assert read.result == search.result
     assert stored_searches(stored[1:]) == []
     assert "| alpha→beta | it takes client.ack_ratio 10 and" in render_markdown(searches_document([read]))
     assert searches_document([read]).data["searches"][0]["answer"] == "cheapest"
 
 
 def test_a_smaller_budget_is_gone_on_from() -> None:
-    lab, one = _Lab(_needs_two), _demanding()
-    found, _ = _reach(lab, one, budget=3)
-    assert "not decided: 3 of 8 sets were tried, and the best, " in search_sentence(found)
+    lab, demanding = _Lab(_needs_two), _demanding()
+    search, _ = _reach(lab, demanding, budget=3)
+    assert "not decided: 3 of 8 sets were tried, and the best, " in search_sentence(search)
     assert sum(lab.batches) == 3
-    found, _ = _reach(lab, one)
-    assert found.result.answer == "cheapest"
+    search, _ = _reach(lab, demanding)
+    assert search.result.answer == "cheapest"
     assert sum(lab.batches) == 5
 
 
 def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
-    found, _ = _reach(_Lab(lambda asked, n: 30.0), _demanding())
-    assert search_sentence(found) == (
+    search, _ = _reach(_Lab(lambda asked, n: 30.0), _demanding())
+    assert search_sentence(search) == (
         "alpha→beta: none of the 8 sets of settings meets all objectives: 7 were tried, the best, as it is, takes 4.29 "
         "times what is demanded, and the others cannot: with 10 packets, the most that it begins with, slow start takes "
         "5.33 s for 2MB, and 4 s are demanded."
@@ -319,8 +324,8 @@ def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
     slow = _demanding(objectives=_objectives(1.0, 7.0))
     assert impossible_objective(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")
     lab = _Lab(_needs_two)
-    found, _ = _reach(lab, slow)
-    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in search_sentence(found)
+    search, _ = _reach(lab, slow)
+    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in search_sentence(search)
     assert not lab.ran
     crashed, _ = _reach(_Lab(lambda asked, n: None), _demanding())
     assert "does not come to the end of what is timed" in search_sentence(crashed)
@@ -340,6 +345,6 @@ def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -
 
 
 def test_a_path_is_nothing_to_tell() -> None:
-    one = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
-    (point,) = expand_points(one, {}, {})
-    assert "path.forward.loss" not in factors_of(point, {"client": told("alpha"), "server": told()})
+    study = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
+    (point,) = expand_points(study, {}, {})
+    assert "path.forward.loss" not in factors_of(point, {"client": configurable("alpha"), "server": configurable()})

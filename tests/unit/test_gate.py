@@ -82,8 +82,8 @@ def result(
     return CellResult(tested_cell, tuple(runs), judge(tested_cell.scenario, runs, []), tuple(Path("x") for _ in runs))
 
 
-def other_bits(one: Cell) -> Cell:
-    return one.model_copy(update={"key": "f" * 16, "engine_code": "other"})
+def other_bits(compared_cell: Cell) -> Cell:
+    return compared_cell.model_copy(update={"key": "f" * 16, "engine_code": "other"})
 
 
 def lossy() -> Cell:
@@ -141,7 +141,7 @@ def test_cells_that_differ_in_a_named_parameter_are_compared_across_it() -> None
 
 def test_where_nothing_is_compared_the_gate_is_not_open() -> None:
     applied = apply_allowances(decide(match_cells([result([2.0])], [_windowed("512 KiB")]), within=0.03), [], TODAY)
-    passage = view.GateReport(tuple(view.CellReport(one, ()) for one in applied.cells), applied, 0.03)
+    passage = view.GateReport(tuple(view.CellReport(decision, ()) for decision in applied.cells), applied, 0.03)
     assert view.sentence(passage) == "2 cells: 1 gone, 1 new: nothing was compared, so that the gate is not open"
     assert dict(view.gate_document(passage).data)["open"] is False
     text = render_markdown(view.gate_document(passage))
@@ -149,9 +149,9 @@ def test_where_nothing_is_compared_the_gate_is_not_open() -> None:
 
 
 def test_the_command_compares_across_a_parameter_and_refuses_what_is_none(tmp_path: Path) -> None:
-    for name, one in (("base", result([2.0])), ("now", _windowed("512 KiB", 4.0))):
+    for name, cell_result in (("base", result([2.0])), ("now", _windowed("512 KiB", 4.0))):
         store = Store(tmp_path / name)
-        for run, measured in one.runs:
+        for run, measured in cell_result.runs:
             store.finish(store.begin(run.cell.key, run.repetition), run, measured)
     words = ["gate", "--baseline", str(tmp_path / "base"), "--store", str(tmp_path / "now")]
     assert CliRunner().invoke(cli, words).exit_code == NOTHING
@@ -172,8 +172,8 @@ def test_the_bits_that_differ_are_named() -> None:
     pair = CellPair(
         result([1], where=tested_cell, contents={"server0": "d1"}), result([1], where=two, contents={"server0": "d2"})
     )  # fmt: skip
-    found = version_differences(pair, (known.get, known.get), Ledger())
-    assert found == [
+    differences = version_differences(pair, (known.get, known.get), Ledger())
+    assert differences == [
         "the engine's code", f"the manifest of {tested_cell.server.name} (extensions)", "openssl 3.5.1 → 3.5.2 in server0",
     ]  # fmt: skip
 
@@ -263,8 +263,8 @@ def test_what_cannot_be_told_is_repeated_until_it_can() -> None:
     runs = {"a": 1, "b": 1}
 
     class Checkout:
-        def current_cell(self, one: Cell) -> Cell:
-            return one if one.key != "c" else one.model_copy(update={"key": "d"})
+        def current_cell(self, planned_cell: Cell) -> Cell:
+            return planned_cell if planned_cell.key != "c" else planned_cell.model_copy(update={"key": "d"})
 
         def run_cells(self, cells: list[Cell], target: int, options: Options, listen: object) -> None:
             asked.append((len(cells), target))
@@ -276,10 +276,10 @@ def test_what_cannot_be_told_is_repeated_until_it_can() -> None:
         results += [result([1.0] * runs["b"], where=tested_cells["b"])] if runs["b"] < 9 else []
         return [*results, result([1.0], where=tested_cells["c"])]
 
-    said: list[object] = []
-    repeat_until(Checkout(), undecided, 12, Options(), said.append)  # type: ignore[arg-type]
+    events: list[object] = []
+    repeat_until(Checkout(), undecided, 12, Options(), events.append)  # type: ignore[arg-type]
     assert asked == [(2, 6), (2, 9), (1, 12)]
-    assert len(said) == 1 and "no longer those of its runs" in str(said[0])
+    assert len(events) == 1 and "no longer those of its runs" in str(events[0])
 
 
 def test_more_is_better_where_the_metric_says_so() -> None:
@@ -436,8 +436,8 @@ def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
 
 
 def _passage() -> view.GateReport:
-    worse, decision, told = beside([2.0], [3.0]), beside([2.0], [2.0]), beside([2.0], [9.0], lossy())
-    applied = apply_allowances([worse, decision, told], [_allowed(scenario="elsewhere")], TODAY)
+    worse, decision, undecided = beside([2.0], [3.0]), beside([2.0], [2.0]), beside([2.0], [9.0], lossy())
+    applied = apply_allowances([worse, decision, undecided], [_allowed(scenario="elsewhere")], TODAY)
     return view.GateReport(
         tuple(view.CellReport(allowed_decision, ("the engine's code",)) for allowed_decision in applied.cells),
         applied,
@@ -457,13 +457,13 @@ def test_the_gate_says_what_shuts_it() -> None:
     assert command.startswith("::error file=scenarios/") and "completion 2 → 3 s" in command
 
 
-def _attributed(one: CellResult, flow_control: float) -> CellResult:
+def _attributed(cell_result: CellResult, flow_control: float) -> CellResult:
     """The same runs, of which flow control took so long, and the line's rate two seconds."""
     parts = (StateShare(state="line_rate", seconds=2.0), StateShare(state="flow_control", seconds=flow_control))
     attribution = Attribution(flow=0, transfer="first", size=10**7, seconds=2.0 + flow_control, parts=parts)
     attributed = Attributed(version=1, transfers=(attribution,))
-    runs = tuple((run, m and m.model_copy(update={"attributed": attributed})) for run, m in one.runs)
-    return replace(one, runs=runs)
+    runs = tuple((run, m and m.model_copy(update={"attributed": attributed})) for run, m in cell_result.runs)
+    return replace(cell_result, runs=runs)
 
 
 def test_the_gate_says_where_the_time_of_a_changed_cell_went() -> None:
@@ -471,12 +471,12 @@ def test_the_gate_says_where_the_time_of_a_changed_cell_went() -> None:
     base = _attributed(result([2.0], where=tested_cell), 0.0)
     now = _attributed(result([82.2], where=other_bits(tested_cell)), 80.2)
     applied = apply_allowances(decide(match_cells([base], [now]), within=0.03), [], TODAY)
-    passage = view.GateReport(tuple(view.CellReport(one, ()) for one in applied.cells), applied, 0.03)
+    passage = view.GateReport(tuple(view.CellReport(decision, ()) for decision in applied.cells), applied, 0.03)
     assert view.cause_text(passage.cells[0]) == "flow control 0 → 80.2 s"
     assert "because: flow control 0 → 80.2 s" in render_markdown(view.gate_document(passage))
     assert "because: flow control 0 → 80.2 s" in view.workflow_commands(passage)[0]
-    (told,) = dict(view.gate_document(passage).data)["cells"]
-    assert told["because"] == "flow control 0 → 80.2 s"
+    (cell_entry,) = dict(view.gate_document(passage).data)["cells"]
+    assert cell_entry["because"] == "flow control 0 → 80.2 s"
     # A cell that is the same has no cause.
     same = apply_allowances(decide(match_cells([base], [base]), within=0.03), [], TODAY)
     assert view.cause_text(view.CellReport(same.cells[0], ())) == ""
@@ -516,8 +516,8 @@ def test_the_largest_change_is_named_first() -> None:
     )
     pair = CellPair(result([1.0]), result([3.0]))
     applied = apply_allowances([Decision(pair, "worse", figures)], [], TODAY)
-    told = view.CellReport(applied.cells[0], ())
-    assert [figure.name for figure in told.telling] == ["goodput", "completion", "milestone_2MB"]
+    cell_report = view.CellReport(applied.cells[0], ())
+    assert [figure.name for figure in cell_report.telling] == ["goodput", "completion", "milestone_2MB"]
 
 
 def test_the_command_on_a_store_beside_itself(tmp_path: Path) -> None:

@@ -89,20 +89,22 @@ def queues(draw: st.DrawFn) -> object:
 def links(draw: st.DrawFn, *, served: bool) -> dict[str, object]:
     """One direction as people write it."""
     delay = draw(st.integers(200, 700))
-    made: dict[str, object] = {"rate": _rate(draw), "delay": f"{delay} ms"}
+    content: dict[str, object] = {"rate": _rate(draw), "delay": f"{delay} ms"}
     if draw(st.booleans()):
-        made["jitter"] = f"{draw(st.integers(0, 100))} ms"
+        content["jitter"] = f"{draw(st.integers(0, 100))} ms"
     if draw(st.booleans()):
-        made["loss"] = draw(losses())
+        content["loss"] = draw(losses())
     if served:
-        made["service"] = {"process": "poisson"} | draw(st.sampled_from([{}, {"cold_start": "5 s", "period": "60 s"}]))
-        made["queue"] = f"{draw(st.integers(2, 200))} packets"
-        return made
+        content["service"] = {"process": "poisson"} | draw(
+            st.sampled_from([{}, {"cold_start": "5 s", "period": "60 s"}])
+        )
+        content["queue"] = f"{draw(st.integers(2, 200))} packets"
+        return content
     if draw(st.booleans()):
-        made["queue"] = draw(queues())
+        content["queue"] = draw(queues())
     if draw(st.booleans()):
-        made["burst"] = f"{draw(st.integers(MTU + 14, 10**6))} B"
-    return made
+        content["burst"] = f"{draw(st.integers(MTU + 14, 10**6))} B"
+    return content
 
 
 _VALUES: dict[str, list[object]] = {
@@ -119,14 +121,14 @@ _OF_TCP = frozenset({"server.congestion_control", "server.initial_cwnd"})
 def flows(draw: st.DrawFn) -> dict[str, object]:
     """A flow as people write it."""
     kind, start = draw(st.sampled_from(["quic", "quic", "tcp", "udp"])), draw(st.integers(0, 20))
-    made: dict[str, object] = {"kind": kind, "start": f"{start} s"}
+    content: dict[str, object] = {"kind": kind, "start": f"{start} s"}
     if kind == "quic" and draw(st.booleans()):
-        made["download"] = f"{draw(st.integers(1, 200))} MB"
-        made |= draw(st.sampled_from([{}, {"repeat_after": "1 s"}]))
+        content["download"] = f"{draw(st.integers(1, 200))} MB"
+        content |= draw(st.sampled_from([{}, {"repeat_after": "1 s"}]))
     else:
-        made["stop"] = f"{start + draw(st.integers(1, 60))} s"
+        content["stop"] = f"{start + draw(st.integers(1, 60))} s"
     if kind == "udp":
-        made["traffic"] = draw(
+        content["traffic"] = draw(
             st.sampled_from(
                 [
                     {"model": "poisson", "rate": "1 Mbit/s", "packet": "512 B"},
@@ -135,7 +137,7 @@ def flows(draw: st.DrawFn) -> dict[str, object]:
                 ]
             )
         )
-    return made | draw(st.sampled_from([{}, {"client": "ngtcp2"} if kind == "quic" else {}]))
+    return content | draw(st.sampled_from([{}, {"client": "ngtcp2"} if kind == "quic" else {}]))
 
 
 @st.composite
@@ -147,25 +149,25 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     if not served and draw(st.booleans()):
         change = {"rate": _rate(draw), "loss": draw(losses()), "delay": "500 ms"}
         path["changes"] = [{"at": "5 s", "forward": change}, {"at": "6500 ms", "return": {"delay": "1 s"}}]
-    made: dict[str, Any] = {
+    content: dict[str, Any] = {
         "schema": 1, "title": draw(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=9)),
         "path": path, "flows": draw(st.lists(flows(), min_size=1, max_size=3)),
         "ip_version": draw(st.sampled_from([4, 6])), "timeout": "120 s",
         "repetitions": draw(st.integers(1, MAXIMUM_REPETITIONS)),
     }  # fmt: skip
-    if all("download" in flow for flow in made["flows"]) and len(made["flows"]) == 1:
+    if all("download" in flow for flow in content["flows"]) and len(content["flows"]) == 1:
         bound = draw(st.sampled_from([{"at_most": "9 s"}, {"at_most": "1500 ms"}, {"at_least": "1 s"}]))
-        made["objectives"] = [{"metric": "completion", **bound}]
+        content["objectives"] = [{"metric": "completion", **bound}]
     names = draw(st.sets(st.sampled_from(sorted(_VALUES)), max_size=2))
     if served or "burst" in path["forward"] or "burst" in path["return"]:
         names = {name for name in names if not name.startswith("path.")}
     # Of what nobody in a scenario has it is no sweep: TCP has a window and an algorithm, and UDP nothing.
-    kinds = {flow["kind"] for flow in made["flows"]}
+    kinds = {flow["kind"] for flow in content["flows"]}
     taken = _VALUES.keys() if "quic" in kinds else _OF_TCP if "tcp" in kinds else frozenset[str]()
     names = {name for name in names if name in taken or name.startswith(("path.", "flow0."))}
     if names:
-        made["vary"] = {name: _VALUES[name] for name in sorted(names)}
-    return made
+        content["vary"] = {name: _VALUES[name] for name in sorted(names)}
+    return content
 
 
 @given(documents())
@@ -256,7 +258,7 @@ def _accepts(file: Path) -> bool:
     try:
         if file.name == "image.yaml":
             catalogue()._manifests.pop(file, None)
-            _tells(catalogue().manifest(file))
+            _fill_defaults(catalogue().manifest(file))
         else:
             _runs(catalogue().scenario(file))
     except InputError as error:
@@ -270,7 +272,7 @@ def _accepts(file: Path) -> bool:
 
 # --- every value of a file, replaced by another kind of thing
 
-THINGS: list[object] = [
+WRONG_VALUES: list[object] = [
     None, [], {}, 5, -1, 1.5, True, "x", "", [[]], {"a": 1}, [1, 2], "1 s", "1 Mbit/s", "10 MB", "5 %", 10**17,
 ]  # fmt: skip
 
@@ -288,22 +290,22 @@ def _places(content: object, at: tuple[int | str, ...] = ()) -> Iterator[tuple[i
 def test_another_kind_of_thing_is_refused_in_words_or_runs(tmp_path: Path, name: str, good: str) -> None:
     chance, content = random.Random(1), yaml.load(good, yaml.BaseLoader)
     for place in _places(content):
-        for thing in chance.sample(THINGS, 3):
+        for wrong_value in chance.sample(WRONG_VALUES, 3):
             changed = copy.deepcopy(content)
             inside: Any = changed
             for part in place[:-1]:
                 inside = inside[part]
-            inside[place[-1]] = thing
+            inside[place[-1]] = wrong_value
             file = tmp_path / (name if name == "image.yaml" else f"{next(FILES)}.yaml")
             file.write_text(json.dumps(changed))
             _accepts(file)
 
 
-def _tells(one: Implementation) -> None:
+def _fill_defaults(tested_implementation: Implementation) -> None:
     """Fill every text of a manifest with its own default, as a run would."""
     for name, parameter in PARAMETERS.items():
         for role in ROLES:
-            setting = one.setting(role, name)
+            setting = tested_implementation.setting(role, name)
             if setting is None or setting.default is None or setting.values is not None:
                 continue
             for text in (setting.flag, setting.environment, setting.asks):

@@ -68,11 +68,11 @@ def test_a_ratio_is_of_pairs_of_repetitions() -> None:
     cell_results = by_rule(
         results({"reset": (0.3, RATES), "adaptive": (0.86, [1.9 * rate for rate in RATES])}), DOCUMENT.scenario
     )
-    made = ratio(cell_results["adaptive"], cell_results["reset"], "handover_throughput")
-    assert made is not None
+    compared = ratio(cell_results["adaptive"], cell_results["reset"], "handover_throughput")
+    assert compared is not None
     # Over runs that differ by half there is nothing between the pairs.
-    assert (made.span.low, made.span.high) == pytest.approx((1.9, 1.9))
-    assert made.verdict == "helps"
+    assert (compared.span.low, compared.span.high) == pytest.approx((1.9, 1.9))
+    assert compared.verdict == "helps"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_ratio_is_of_pairs_of_repetitions() -> None:
     ],
 )
 def test_the_verdict_is_the_one_the_data_support(times: list[float], share: float, verdicts: tuple[str, str]) -> None:
-    rates = [one * rate for one, rate in zip(times, RATES, strict=True)]
+    rates = [time * rate for time, rate in zip(times, RATES, strict=True)]
     text = handover(results({"reset": (0.3, RATES), "adaptive": (share, rates)}))
     rows = [row for row in text.splitlines() if row.startswith(("| share of the window", "| throughput of the first"))]
     kept, every, large = rows
@@ -115,8 +115,8 @@ def test_the_rule_is_judged_where_it_has_a_say() -> None:
     assert "it is in 2 of 6 runs" in text
 
 
-def _small(one: Measurement) -> Measurement:
-    return one.model_copy(update={"value": 20_000.0}) if one.name == "cwnd_before" else one
+def _small(measurement: Measurement) -> Measurement:
+    return measurement.model_copy(update={"value": 20_000.0}) if measurement.name == "cwnd_before" else measurement
 
 
 def test_cases_that_have_no_runs_say_so() -> None:

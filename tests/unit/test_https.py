@@ -97,7 +97,9 @@ def test_a_move_is_refused(how: str) -> None:
 
 def capture(folder: Path, *segments: Segment) -> Capture:
     file = folder / "a.pcap"
-    file.write_bytes(pcap((one.t_ns, segment_frame(one), one.length) for one in segments))
+    file.write_bytes(
+        pcap((tcp_segment.t_ns, segment_frame(tcp_segment), tcp_segment.length) for tcp_segment in segments)
+    )
     ends = {"client": Endpoint(addresses=(CLIENT,)), "server": Endpoint(addresses=(SERVER,))}
     return read_capture(file, [FlowAddresses(flow=0, kind="https", **ends)])
 
@@ -117,16 +119,16 @@ def test_bytes_are_counted_across_the_round_of_their_numbers(tmp_path: Path) -> 
 
 def test_bytes_have_come_once_there_is_no_gap(tmp_path: Path) -> None:
     late = [OPENING, segment(1, 1, 60), segment(2, 121, 60), segment(3, 61, 60), segment(4, 61, 60)]
-    found = in_order_arrival(capture(tmp_path, *late))
-    assert found is not None
-    assert (found.t_ns.tolist(), found.contiguous.tolist()) == ([1, 2, 3, 4], [60, 60, 180, 180])
+    arrival = in_order_arrival(capture(tmp_path, *late))
+    assert arrival is not None
+    assert (arrival.t_ns.tolist(), arrival.contiguous.tolist()) == ([1, 2, 3, 4], [60, 60, 180, 180])
     assert in_order_arrival(capture(tmp_path, *late[1:])) is None
 
 
 def test_what_went_again_is_known_by_its_bytes(tmp_path: Path) -> None:
     parts = [OPENING, segment(1, 1, 60), segment(2, 61, 60), segment(3, 61, 60), segment(4, 121, 60), segment(5, 1, 60)]
     # A second connection begins anew, with numbers of its own.
-    second = [replace(one, t_ns=one.t_ns + 10, port=6000) for one in parts[:3]]
+    second = [replace(tcp_segment, t_ns=tcp_segment.t_ns + 10, port=6000) for tcp_segment in parts[:3]]
     sent = capture(tmp_path, *parts, *second)
     expected = [False, False, False, True, False, True, False, False, False]
     assert resent_flags(sent, sent.destination_port).tolist() == expected
@@ -135,7 +137,7 @@ def test_what_went_again_is_known_by_its_bytes(tmp_path: Path) -> None:
 def test_what_is_in_flight_is_not_acknowledged_yet(tmp_path: Path) -> None:
     acks = [Segment(t, False, b"", 0, acknowledgement=(2**32 - 99 + come) % 2**32) for t, come in ((4, 60), (6, 180))]
     data = [OPENING, segment(1, 1, 60), segment(2, 61, 60), segment(5, 121, 60), segment(7, 181, 60)]
-    both = capture(tmp_path, *sorted([*data, *acks], key=lambda one: one.t_ns))
+    both = capture(tmp_path, *sorted([*data, *acks], key=lambda tcp_segment: tcp_segment.t_ns))
     sent, acknowledging = both.select(both.to_client), both.select(~both.to_client)
     assert peak_in_flight(sent, acknowledging) == 120
     assert peak_in_flight(sent, acknowledging.select(acknowledging.t_ns > 9)) == 240
@@ -159,18 +161,18 @@ def test_the_body_comes_between_its_own_bytes_and_all_that_is_beside_it(tmp_path
 def test_a_larger_buffer_lets_more_be_in_flight(name: str) -> None:
     role: Role = "server" if name == "tcp_wmem_max" else "client"
 
-    def told(*most: float) -> tuple[str, str]:
+    def judge_windows(*most: float) -> tuple[str, str]:
         runs = [
             MeasuredRun(
                 version=1,
-                observed=(Observation(role=role, parameter=name, value=one, unit="bytes", source="right capture"),),
+                observed=(Observation(role=role, parameter=name, value=window, unit="bytes", source="right capture"),),
             )
-            for one in most
+            for window in most
         ]
         return TRIALS[name].judge(role, list(zip(("512 KiB", "8 MiB"), runs, strict=True)))
 
-    assert told(4e5, 3e6)[0] == ""
-    assert "allows no larger window" in told(4e5, 5e5)[0]
+    assert judge_windows(4e5, 3e6)[0] == ""
+    assert "allows no larger window" in judge_windows(4e5, 5e5)[0]
 
 
 # --- a recorded download over IPv6, with random loss
@@ -186,13 +188,13 @@ def recorded(folder: Path, rows: list[str] | None = None) -> tuple[MeasuredRun, 
 
 
 def test_what_its_segments_show_is_what_the_path_did(tmp_path: Path) -> None:
-    found = by_name(recorded(tmp_path)[0])
+    figures = by_name(recorded(tmp_path)[0])
     # A round trip for the connection, and one for TLS.
-    assert 0.08 <= found["handshake"] < 0.1
-    assert 1 <= found["ack_ratio"] < 3
-    segments = found["ack_ratio"] * found["ack_packets"]
-    lost = found["queue_drops_to_client"] + found["loss_drops_to_client"]
-    assert found["retransmitted_share"] * segments == pytest.approx(lost), "by the kernel's counters"
+    assert 0.08 <= figures["handshake"] < 0.1
+    assert 1 <= figures["ack_ratio"] < 3
+    segments = figures["ack_ratio"] * figures["ack_packets"]
+    lost = figures["queue_drops_to_client"] + figures["loss_drops_to_client"]
+    assert figures["retransmitted_share"] * segments == pytest.approx(lost), "by the kernel's counters"
 
 
 def test_where_the_file_grows_in_lumps_the_segments_tell(tmp_path: Path) -> None:
@@ -211,12 +213,12 @@ def test_beside_other_flows_it_has_what_its_segments_show(tmp_path: Path) -> Non
     facts["flows"][1]["kind"] = "https"
     (tmp_path / "lab.json").write_text(json.dumps(facts))
     measured = measure(tmp_path, run)
-    found = {
+    figures = {
         measurement.name: (measurement.value, measurement.vantage)
         for measurement in measured.measurements
         if measurement.flow == 1
     }
-    assert found["retransmissions"] == (0, "right capture")
+    assert figures["retransmissions"] == (0, "right capture")
     why = {absence.metric: absence.why for absence in measured.absent if absence.flows == (1,)}
     assert why["mean_cwnd"] == why["timeouts"] == NOT_REPORTED
 

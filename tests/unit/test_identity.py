@@ -125,7 +125,7 @@ def test_a_scope_leaves_out_the_cells_that_use_a_key() -> None:
     known_ledger = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
     changing = scenario(path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True))
     inside, outside = (
-        virtual("digest-2", one=tested_scenario) if tested_scenario else virtual("digest-2")
+        virtual("digest-2", definition=tested_scenario) if tested_scenario else virtual("digest-2")
         for tested_scenario in (None, changing)
     )
     assert cell_identities(inside, known_ledger)["engine", "virtual"] == "digest-0"
@@ -140,10 +140,10 @@ def test_what_has_another_identity_is_joined_by_nothing() -> None:
         "digest-2",
         "digest-1",
     ]
-    assert known_ledger.equivalences_between(virtual("digest-0", one=changing), today) == []
+    assert known_ledger.equivalences_between(virtual("digest-0", definition=changing), today) == []
     assert [
         equivalence.digest
-        for equivalence in known_ledger.equivalences_between(virtual("digest-1", one=changing), today)
+        for equivalence in known_ledger.equivalences_between(virtual("digest-1", definition=changing), today)
     ] == ["digest-2"]
 
 
@@ -189,12 +189,12 @@ equivalences:
 _ENTRY = "  - {{kind: engine, name: virtual, digest: {0}, same_as: {1}{2}, proof: {{cells: 84, differing: {3}, commit: c, date: 2026-11-25}}}}\n"
 
 
-def _entries(*made: tuple[str, str, str, str]) -> str:
-    return _TEXT + "".join(_ENTRY.format(*one) for one in made)
+def _entries(*entries: tuple[str, str, str, str]) -> str:
+    return _TEXT + "".join(_ENTRY.format(*fields) for fields in entries)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (_entries(("digest-1", "digest-9", "", "0")), ":5:.*digest-9 is no digest of engine virtual"),
         (
@@ -211,10 +211,10 @@ def _entries(*made: tuple[str, str, str, str]) -> str:
         (_TEXT.replace("equivalences:", '  - {kind: engine, name: virtual, digest: "digest-0"}'), "stands here twice"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "ledger.yaml"
     file.write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_ledger(file)
 
 
@@ -236,9 +236,9 @@ def test_what_a_new_ledger_affects_is_all_that_passes_a_changed_entry() -> None:
 # --- stores
 
 
-def _kept(store: Store, one: Cell, repetition: int = 0) -> None:
-    run = Run(cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="")
-    store.finish(store.begin(one.key, repetition), run, None)
+def _kept(store: Store, stored_cell: Cell, repetition: int = 0) -> None:
+    run = Run(cell=stored_cell, repetition=repetition, outcome=Outcome(status="completed"), started_at="")
+    store.finish(store.begin(stored_cell.key, repetition), run, None)
 
 
 def test_stored_runs_follow_the_ledger_and_come_back(tmp_path: Path) -> None:

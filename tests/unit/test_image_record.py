@@ -24,7 +24,7 @@ COMPOSITION = Composition((QUICHE, SYN1, SYN2, SSL), {"/usr/local/bin/x": "c" * 
 RECORDED = ImageRecord("bootstrapped", COMPOSITION)
 
 
-def other(*components: Component, **overrides: Any) -> ImageRecord:
+def changed_record(*components: Component, **overrides: Any) -> ImageRecord:
     return ImageRecord("bootstrapped", replace(COMPOSITION, components=tuple(sorted(components)), **overrides))
 
 
@@ -60,17 +60,23 @@ def test_a_link_is_no_record(tmp_path: Path) -> None:
     ("now", "lines"),
     [
         (RECORDED, []),
-        (other(replace(SSL, version="3.5.5-1"), QUICHE, SYN1, SYN2), ["libssl3t64 3.5.4-1 → 3.5.5-1 (deb)"]),
+        (changed_record(replace(SSL, version="3.5.5-1"), QUICHE, SYN1, SYN2), ["libssl3t64 3.5.4-1 → 3.5.5-1 (deb)"]),
         (
-            other(SSL, replace(QUICHE, digest="e"), SYN1, SYN2),
+            changed_record(SSL, replace(QUICHE, digest="e"), SYN1, SYN2),
             ["quiche 0.30.0 has other content than recorded (cargo)"],
         ),
-        (other(SSL, QUICHE, SYN2), ["syn 1.0 is missing (cargo)"]),
-        (other(SSL, QUICHE, SYN1, replace(SYN2, version="2.1")), ["syn 2.0 → 2.1 (cargo)"]),
-        (other(SSL, QUICHE, SYN1, SYN2, replace(SYN2, version="3.0")), ["syn 3.0 was added (cargo)"]),
-        (other(*COMPOSITION.components, files={"/usr/local/bin/x": "0"}), ["/usr/local/bin/x has other content"]),
-        (other(*COMPOSITION.components, files={"/y": "0"}), ["/usr/local/bin/x is missing", "/y was added"]),
-        (other(*COMPOSITION.components, contents="3-0"), ["other files differ than those of components and programs"]),
+        (changed_record(SSL, QUICHE, SYN2), ["syn 1.0 is missing (cargo)"]),
+        (changed_record(SSL, QUICHE, SYN1, replace(SYN2, version="2.1")), ["syn 2.0 → 2.1 (cargo)"]),
+        (changed_record(SSL, QUICHE, SYN1, SYN2, replace(SYN2, version="3.0")), ["syn 3.0 was added (cargo)"]),
+        (
+            changed_record(*COMPOSITION.components, files={"/usr/local/bin/x": "0"}),
+            ["/usr/local/bin/x has other content"],
+        ),
+        (changed_record(*COMPOSITION.components, files={"/y": "0"}), ["/usr/local/bin/x is missing", "/y was added"]),
+        (
+            changed_record(*COMPOSITION.components, contents="3-0"),
+            ["other files differ than those of components and programs"],
+        ),
         (replace(RECORDED, base="sha256:1"), ["the base is another: bootstrapped → sha256:1"]),
         (replace(RECORDED, base="unknown"), []),
     ],

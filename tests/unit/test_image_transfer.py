@@ -49,10 +49,10 @@ def sent(export: Path) -> SentImage:
 def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     path, file = export(tmp_path / "one"), tmp_path / "there"
     file.mkdir()
-    found = image_transfer.unpack(
+    unpacked = image_transfer.unpack(
         image_transfer.parcel_pieces(path), image_transfer.parcel_digest(image_transfer.parcel_head(path)), file
     )
-    assert found == entries(path / ROOT) == entries(file)
+    assert unpacked == entries(path / ROOT) == entries(file)
     assert (file / "usr/bin/same").samefile(file / "usr/bin/tool")
     assert not (file / "usr/bin/equal").samefile(file / "usr/bin/tool")
     assert stat.S_IMODE((file / "usr/bin/tool").stat().st_mode) == 0o755
@@ -70,8 +70,8 @@ def _changed(export: Path) -> bytes:
 def _outside(export: Path) -> bytes:
     head = json.loads(image_transfer.parcel_head(export))
     head["entries"][0][0] = "../outside"
-    said = json.dumps(head, separators=(",", ":")).encode()
-    return zstandard.ZstdCompressor().compress(len(said).to_bytes(8, "big") + said)
+    header = json.dumps(head, separators=(",", ":")).encode()
+    return zstandard.ZstdCompressor().compress(len(header).to_bytes(8, "big") + header)
 
 
 @pytest.mark.parametrize("how", ["changed", "cut", "torn", "more", "other"])

@@ -33,12 +33,14 @@ def _results(scenario: str, times: Mapping[str, Sequence[float]]) -> list[CellRe
     for cell in build_matrix(
         request, images("picoquic", "ngtcp2", *named_implementations(swept_points(request))), SIM, KNOWN
     ):
-        found = next((each for name, each in times.items() if name in _told(cell.parameters, cell.client.name)), None)
-        if found is None:
+        cell_times = next(
+            (each for name, each in times.items() if name in _labels(cell.parameters, cell.client.name)), None
+        )
+        if cell_times is None:
             continue
         figures = {
             "first_byte": FIRST,
-            **{f"milestone_{size}": value for size, value in zip(SIZES, found, strict=False)},
+            **{f"milestone_{size}": value for size, value in zip(SIZES, cell_times, strict=False)},
         }
         run = Run(cell=cell, repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-22")
         measured = MeasuredRun(
@@ -52,7 +54,7 @@ def _results(scenario: str, times: Mapping[str, Sequence[float]]) -> list[CellRe
     return results
 
 
-def _told(parameters: Mapping[str, object], client: str) -> list[str]:
+def _labels(parameters: Mapping[str, object], client: str) -> list[str]:
     return [client, *(f"{name.rpartition('.')[2]}={value}" for name, value in parameters.items())]
 
 
@@ -157,8 +159,8 @@ def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
     results = [replace(result, runs=runs)]
     (row,) = rows(results, MEDIUM if scenario == MEDIUM.tcp else LARGE_LOSSY)
     assert seeds(row) == count
-    (told,) = [each for each in in_sequence(results).splitlines() if each.startswith("| TCP, no proxy (cubic)")]
-    assert shown in told and told.endswith(f"| {count} |")
+    (table_row,) = [each for each in in_sequence(results).splitlines() if each.startswith("| TCP, no proxy (cubic)")]
+    assert shown in table_row and table_row.endswith(f"| {count} |")
 
 
 def test_what_is_random_on_a_path() -> None:

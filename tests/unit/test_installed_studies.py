@@ -32,9 +32,9 @@ def test_this_project_has_its_own() -> None:
 
 def test_a_study_of_another_package_stands_at_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, papers="studies", mine=f"{__name__}:MINE")
-    found = installed_studies()
-    assert found["mine"] is MINE
-    assert next(iter(found)) == "mine"
+    by_name = installed_studies()
+    assert by_name["mine"] is MINE
+    assert next(iter(by_name)) == "mine"
 
 
 @pytest.mark.parametrize(

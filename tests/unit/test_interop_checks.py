@@ -17,33 +17,35 @@ from tests.unit import wire_packets
 from tests.unit.captures import make_run
 from tests.unit.wire_packets import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
 
-Made = Callable[[], Evidence]
+Conversed = Callable[[], Evidence]
 _NAT = ("193.167.0.150", 10_000)
 _PORT = ("193.167.0.100", 10_000)
 
 
 def _plain(trace: Trace | None = None, **keys: Any) -> Evidence:
-    trace, talk = trace or Trace(), Conversation()
-    shake_hands(trace, talk, **keys)
-    return trace.evidence(talk)
+    trace, conversation = trace or Trace(), Conversation()
+    shake_hands(trace, conversation, **keys)
+    return trace.evidence(conversation)
 
 
 def _chacha(suites: tuple[int, ...], suite: int = CHACHA) -> Evidence:
-    trace, talk = Trace(), Conversation(suite=suite)
-    shake_hands(trace, talk, suites=suites)
-    return trace.evidence(talk)
+    trace, conversation = Trace(), Conversation(suite=suite)
+    shake_hands(trace, conversation, suites=suites)
+    return trace.evidence(conversation)
 
 
 def _retry(token: bytes = b"proof", back: bytes = b"proof", anew: bool = False) -> Evidence:
-    trace, talk = Trace(), Conversation()
+    trace, conversation = Trace(), Conversation()
     trace.send(
-        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
+        "client",
+        conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))),
+        size=1200,
     )
-    trace.send("server", talk.retry(token))
+    trace.send("server", conversation.retry(token))
     if anew:
-        talk.numbers.clear()
-    shake_hands(trace, talk, token=back)
-    return trace.evidence(talk)
+        conversation.numbers.clear()
+    shake_hands(trace, conversation, token=back)
+    return trace.evidence(conversation)
 
 
 def _two(resumes: bool = True, **keys: Any) -> Evidence:
@@ -94,137 +96,152 @@ def _rejected(again: bool = True, logs_early: bool = True) -> Evidence:
 
 
 def _updated(client: int, server: int) -> Evidence:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
     for turn in range(3):
-        trace.send("client", talk.short("client", wire_packets.PING, client * (turn > 0)))
-        trace.send("server", talk.short("server", wire_packets.PING, server * (turn > 0)))
-    return trace.evidence(talk)
+        trace.send("client", conversation.short("client", wire_packets.PING, client * (turn > 0)))
+        trace.send("server", conversation.short("server", wire_packets.PING, server * (turn > 0)))
+    return trace.evidence(conversation)
 
 
 def _marked(client: int = 2, server: int = 2, counts: bool = True) -> Evidence:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
     replaced = Trace()
     for sender, datagram in trace.datagrams:
         replaced.send(sender, datagram.payload, ecn=client if sender == "client" else server)
     if not counts:
-        replaced, talk = Trace(), Conversation()
+        replaced, conversation = Trace(), Conversation()
         for sender, packet in (
-            ("client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random)))),
+            (
+                "client",
+                conversation.long(
+                    "client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))
+                ),
+            ),
             (
                 "server",
-                talk.long("server", "initial", wire_packets.crypto(wire_packets.server_hello()) + wire_packets.ACK),
+                conversation.long(
+                    "server", "initial", wire_packets.crypto(wire_packets.server_hello()) + wire_packets.ACK
+                ),
             ),
-            ("client", talk.long("client", "initial", wire_packets.ACK_ECN)),
+            ("client", conversation.long("client", "initial", wire_packets.ACK_ECN)),
         ):
             replaced.send(sender, packet)
-    return replaced.evidence(talk)
+    return replaced.evidence(conversation)
 
 
 def _congested(counted: int, marked: int = 2) -> Evidence:
     """The queue marks so many datagrams of the server, and the client's last ACK counts so many."""
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
     for _ in range(marked):
-        trace.send("server", talk.short("server", wire_packets.PING))
+        trace.send("server", conversation.short("server", wire_packets.PING))
     acknowledgement = wire_packets.ACK_ECN[:-1] + bytes([counted])
-    trace.send("client", talk.short("client", acknowledgement))
-    evidence = trace.evidence(talk)
+    trace.send("client", conversation.short("client", acknowledgement))
+    evidence = trace.evidence(conversation)
     *before, last, further = evidence.arrived["server"]
     congested = [replace(datagram, ecn=3) if marked else datagram for datagram in (last, further)]
     return replace(evidence, arrived={**evidence.arrived, "server": (*before, *congested)})
 
 
 def _over(ip: int) -> Evidence:
-    trace, talk = Trace(), Conversation()
+    trace, conversation = Trace(), Conversation()
     trace.send(
-        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), ip=6
+        "client",
+        conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))),
+        ip=6,
     )
-    trace.send("server", talk.long("server", "initial", wire_packets.crypto(wire_packets.server_hello())), ip=ip)
-    return trace.evidence(talk)
+    trace.send(
+        "server", conversation.long("server", "initial", wire_packets.crypto(wire_packets.server_hello())), ip=ip
+    )
+    return trace.evidence(conversation)
 
 
 def _amplified(times: float, proof: str = "handshake") -> Evidence:
     """A server that sends so many times what came before the client's address is validated."""
-    trace, talk = Trace(), Conversation()
-    trace.send(
-        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
-    )
-    trace.send("client", talk.long("client", "initial", wire_packets.PING), size=1200, lost=True)
-    left = round(1200 * times)
-    while left > 0:
-        trace.send(
-            "server",
-            talk.long("server", "initial", wire_packets.crypto(wire_packets.server_hello())),
-            size=min(left, 1200),
-        )
-        left -= 1200
-    if proof == "handshake":
-        trace.send("client", talk.long("client", "handshake", wire_packets.ACK), size=1200)
-    elif proof == "identifier":
-        talk.known = talk.server_id
-        trace.send("client", talk.long("client", "initial", wire_packets.ACK), size=1200)
-    for _ in range(5):
-        trace.send("server", talk.short("server", wire_packets.PING), size=1200)
-    return trace.evidence(talk)
-
-
-def _moved(to: tuple[str, int] = _NAT, asks: bool = True, answers: bytes = b"12345678", lost: bool = False) -> Evidence:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    trace.send("client", talk.short("client", wire_packets.PING), client=to)
-    asked = challenge(b"12345678") if asks else wire_packets.PING
-    trace.send("server", talk.short("server", asked), client=to, lost=lost)
-    trace.send("server", talk.short("server", challenge(b"12345678")), client=to)
-    trace.send("client", talk.short("client", response(answers)), client=to)
-    return trace.evidence(talk)
-
-
-def _migrated(server_id: bytes | None = b"second-0", asks: bool = True, stays: bool = False) -> Evidence:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    told = b"\x18\x01\x00\x08second-0" + bytes(16)
-    trace.send("server", talk.short("server", told))
-    there = wire_packets.SERVER if stays else ("193.167.100.101", 443)
-    asked = challenge(b"12345678") if asks else wire_packets.PING
-    trace.send("client", talk.short("client", asked, server_id=server_id), server=there)
-    trace.send("server", talk.short("server", response(b"12345678")), server=there)
-    return trace.evidence(talk)
-
-
-def _negotiated(of: bytes | None = None, answers: bool = True) -> Evidence:
-    trace, talk = Trace(), Conversation()
-    trace.send(
-        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
-    )
-    if answers:
-        trace.send("server", wire_packets.version_negotiation(talk.client_id, of or talk.chosen_id))
-    return trace.evidence(talk)
-
-
-def _closed_early() -> Evidence:
-    """A server that shakes hands once, and closes what it never answered."""
-    trace, talk, conversation = Trace(), Conversation(), Conversation(1)
-    shake_hands(trace, talk)
+    trace, conversation = Trace(), Conversation()
     trace.send(
         "client",
         conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))),
         size=1200,
     )
-    trace.send("server", conversation.long("server", "initial", b"\x1c\x02\x00\x00"))
-    return trace.evidence(talk, conversation)
+    trace.send("client", conversation.long("client", "initial", wire_packets.PING), size=1200, lost=True)
+    left = round(1200 * times)
+    while left > 0:
+        trace.send(
+            "server",
+            conversation.long("server", "initial", wire_packets.crypto(wire_packets.server_hello())),
+            size=min(left, 1200),
+        )
+        left -= 1200
+    if proof == "handshake":
+        trace.send("client", conversation.long("client", "handshake", wire_packets.ACK), size=1200)
+    elif proof == "identifier":
+        conversation.known = conversation.server_id
+        trace.send("client", conversation.long("client", "initial", wire_packets.ACK), size=1200)
+    for _ in range(5):
+        trace.send("server", conversation.short("server", wire_packets.PING), size=1200)
+    return trace.evidence(conversation)
+
+
+def _moved(to: tuple[str, int] = _NAT, asks: bool = True, answers: bytes = b"12345678", lost: bool = False) -> Evidence:
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    trace.send("client", conversation.short("client", wire_packets.PING), client=to)
+    asked = challenge(b"12345678") if asks else wire_packets.PING
+    trace.send("server", conversation.short("server", asked), client=to, lost=lost)
+    trace.send("server", conversation.short("server", challenge(b"12345678")), client=to)
+    trace.send("client", conversation.short("client", response(answers)), client=to)
+    return trace.evidence(conversation)
+
+
+def _migrated(server_id: bytes | None = b"second-0", asks: bool = True, stays: bool = False) -> Evidence:
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    new_connection_id = b"\x18\x01\x00\x08second-0" + bytes(16)
+    trace.send("server", conversation.short("server", new_connection_id))
+    there = wire_packets.SERVER if stays else ("193.167.100.101", 443)
+    asked = challenge(b"12345678") if asks else wire_packets.PING
+    trace.send("client", conversation.short("client", asked, server_id=server_id), server=there)
+    trace.send("server", conversation.short("server", response(b"12345678")), server=there)
+    return trace.evidence(conversation)
+
+
+def _negotiated(of: bytes | None = None, answers: bool = True) -> Evidence:
+    trace, conversation = Trace(), Conversation()
+    trace.send(
+        "client",
+        conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))),
+        size=1200,
+    )
+    if answers:
+        trace.send("server", wire_packets.version_negotiation(conversation.client_id, of or conversation.chosen_id))
+    return trace.evidence(conversation)
+
+
+def _closed_early() -> Evidence:
+    """A server that shakes hands once, and closes what it never answered."""
+    trace, answered, unanswered = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, answered)
+    trace.send(
+        "client",
+        unanswered.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(unanswered.random))),
+        size=1200,
+    )
+    trace.send("server", unanswered.long("server", "initial", b"\x1c\x02\x00\x00"))
+    return trace.evidence(answered, unanswered)
 
 
 def _served(**keys: Any) -> Evidence:
     transfer = Transfer(flow=0, index=0, size=10, started_ns=0, ended_ns=1, **keys)
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    return trace.evidence(talk, run=make_run(transfers=[transfer]))
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    return trace.evidence(conversation, run=make_run(transfers=[transfer]))
 
 
 #: (check, what is demanded) → what is as demanded; and what is not, with words that must be said of it.
-CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
+CASES: dict[tuple[str, Any], tuple[list[Conversed], list[tuple[Conversed, str]]]] = {
     ("handshakes", 1): (
         [_plain, _retry, _closed_early],
         [(_two, "2 handshakes, asked 1"), (lambda: Trace().evidence(Conversation()), "0 handshakes")],
@@ -313,8 +330,8 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
 }  # fmt: skip
 
 
-def _found(name: str, asked: Any, made: Made) -> CheckResult:
-    return declared_checks()[name].judge(made(), asked)
+def _check_result(name: str, asked: Any, converse: Conversed) -> CheckResult:
+    return declared_checks()[name].judge(converse(), asked)
 
 
 def test_every_check_has_a_conversation_that_it_passes_and_one_that_it_catches() -> None:
@@ -322,73 +339,78 @@ def test_every_check_has_a_conversation_that_it_passes_and_one_that_it_catches()
     assert all(good and bad for good, bad in CASES.values())
 
 
-@pytest.mark.parametrize(("case", "made"), [(case, made) for case, (good, _) in CASES.items() for made in good])
-def test_what_is_as_demanded_passes(case: tuple[str, Any], made: Made) -> None:
-    found = _found(*case, made)
-    assert isinstance(found, Passed), found
+@pytest.mark.parametrize(
+    ("case", "converse"), [(case, converse) for case, (good, _) in CASES.items() for converse in good]
+)
+def test_what_is_as_demanded_passes(case: tuple[str, Any], converse: Conversed) -> None:
+    check_result = _check_result(*case, converse)
+    assert isinstance(check_result, Passed), check_result
 
 
 @pytest.mark.parametrize(
-    ("case", "made", "said"), [(case, made, text) for case, (_, bad) in CASES.items() for made, text in bad]
+    ("case", "converse", "sentence"),
+    [(case, converse, text) for case, (_, bad) in CASES.items() for converse, text in bad],
 )
-def test_what_is_not_is_caught(case: tuple[str, Any], made: Made, said: str) -> None:
-    found = _found(*case, made)
-    assert isinstance(found, Failed), found
-    assert said in found.sentence
+def test_what_is_not_is_caught(case: tuple[str, Any], converse: Conversed, sentence: str) -> None:
+    check_result = _check_result(*case, converse)
+    assert isinstance(check_result, Failed), check_result
+    assert sentence in check_result.sentence
 
 
 def test_another_client_hello_behind_a_retry_is_read_and_told() -> None:
     """picoquic's client does so, against RFC 9000 §17.2.5.3; its secrets are those of the second."""
-    trace, talk = Trace(), Conversation()
-    hello = wire_packets.client_hello(talk.random)
-    trace.send("client", talk.long("client", "initial", wire_packets.crypto(hello)), size=1200)
-    trace.send("server", talk.retry(b"proof"))
-    talk.random = bytes(32)
-    shake_hands(trace, talk, token=b"proof")
-    evidence = trace.evidence(talk)
+    trace, conversation = Trace(), Conversation()
+    hello = wire_packets.client_hello(conversation.random)
+    trace.send("client", conversation.long("client", "initial", wire_packets.crypto(hello)), size=1200)
+    trace.send("server", conversation.retry(b"proof"))
+    conversation.random = bytes(32)
+    shake_hands(trace, conversation, token=b"proof")
+    evidence = trace.evidence(conversation)
     assert all(packet.plaintext is not None for packet in evidence.sent if packet.form is not Form.RETRY)
-    found = _found("retry", "used", lambda: evidence)
-    assert isinstance(found, Passed) and found.sentence.endswith(
+    check_result = _check_result("retry", "used", lambda: evidence)
+    assert isinstance(check_result, Passed) and check_result.sentence.endswith(
         "another ClientHello, which RFC 9000 §17.2.5.3 forbids"
     )
-    found = _found("retry", "used", _retry)
-    assert isinstance(found, Passed) and "another" not in found.sentence
+    check_result = _check_result("retry", "used", _retry)
+    assert isinstance(check_result, Passed) and "another" not in check_result.sentence
 
 
 def test_a_client_with_a_token_is_sent_no_retry() -> None:
     trace, first, second = Trace(), Conversation(), Conversation(1)
     shake_hands(trace, first)
     shake_hands(trace, second, resumes=True, early=True, token=b"of NEW_TOKEN")
-    found = _found("early_data_again", True, lambda: trace.evidence(first, second))
-    assert isinstance(found, NotExercised) and "NEW_TOKEN" in found.sentence
+    check_result = _check_result("early_data_again", True, lambda: trace.evidence(first, second))
+    assert isinstance(check_result, NotExercised) and "NEW_TOKEN" in check_result.sentence
 
 
 def test_a_queue_that_marked_nothing_says_nothing_of_counting() -> None:
-    found = _found("congestion_counted", True, lambda: _congested(0, marked=0))
-    assert isinstance(found, NotExercised) and found.sentence == "no datagram arrived with CE"
+    check_result = _check_result("congestion_counted", True, lambda: _congested(0, marked=0))
+    assert isinstance(check_result, NotExercised) and check_result.sentence == "no datagram arrived with CE"
 
 
 @pytest.mark.parametrize("times", [0.04, 1, 2])
 def test_a_limit_that_stopped_nobody_says_nothing(times: float) -> None:
     """A server that had room for a datagram when the address was validated was not at the limit."""
-    found = _found("amplification", 3, lambda: _amplified(times, "identifier"))
-    assert isinstance(found, NotExercised) and "before the limit made it stop" in found.sentence
+    check_result = _check_result("amplification", 3, lambda: _amplified(times, "identifier"))
+    assert isinstance(check_result, NotExercised) and "before the limit made it stop" in check_result.sentence
 
 
 def test_a_rebinding_that_the_runner_fails_says_whether_the_rfc_holds() -> None:
-    late = _found("rebound", "port", lambda: _moved(asks=False))
+    late = _check_result("rebound", "port", lambda: _moved(asks=False))
     assert isinstance(late, Failed) and "has no PATH_CHALLENGE; RFC 9000 §9.3 holds" in late.sentence
-    never = _found("rebound", "port", lambda: _moved(answers=b"87654321"))
+    never = _check_result("rebound", "port", lambda: _moved(answers=b"87654321"))
     assert isinstance(never, Failed) and "1 path of 1 never validated" in never.sentence
 
 
 def test_what_a_server_sends_when_it_is_stopped_is_no_evidence() -> None:
     """A close after the time-out was named as the first wrong packet."""
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    evidence = trace.evidence(talk)
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    evidence = trace.evidence(conversation)
     late = replace(evidence.sent[-1], datagram=replace(evidence.sent[-1].datagram, t_ns=evidence.sent[0].t_ns + 60))
-    assert before_timeout((*evidence.sent, late), 60) == tuple(one for one in evidence.sent if one.t_ns < late.t_ns)
+    assert before_timeout((*evidence.sent, late), 60) == tuple(
+        datagram for datagram in evidence.sent if datagram.t_ns < late.t_ns
+    )
     assert before_timeout((*evidence.sent, late), None) == (*evidence.sent, late)
 
 
@@ -398,17 +420,17 @@ def test_every_check_says_what_exercises_it() -> None:
 
 
 def test_nothing_is_rejected_where_no_early_data_were_sent() -> None:
-    for made in (_plain, _two):
-        found = _found("early_data_rejected", True, made)
-        assert isinstance(found, NotExercised) and "no 0-RTT packet" in found.sentence
+    for converse in (_plain, _two):
+        check_result = _check_result("early_data_rejected", True, converse)
+        assert isinstance(check_result, NotExercised) and "no 0-RTT packet" in check_result.sentence
 
 
 def test_the_first_wrong_packet_is_named() -> None:
-    found = _found("amplification", 3, lambda: _amplified(4))
-    assert isinstance(found, Failed)
-    assert found.packet is not None
+    check_result = _check_result("amplification", 3, lambda: _amplified(4))
+    assert isinstance(check_result, Failed)
+    assert check_result.packet is not None
     # One Initial that came, one that was lost, three datagrams that were allowed.
-    assert (found.packet.sender, found.packet.datagram.number) == ("server", 6)
+    assert (check_result.packet.sender, check_result.packet.datagram.number) == ("server", 6)
 
 
 @pytest.mark.parametrize(
@@ -416,22 +438,28 @@ def test_the_first_wrong_packet_is_named() -> None:
     ["key_update", "resumed", "early_data", "early_data_rejected", "stream_limit", "server_crypto", "rebound", "ecn"],
 )
 def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) -> None:
-    trace, talk, second = Trace(), Conversation(logs_secrets=False), Conversation(1, logs_secrets=False)
-    shake_hands(trace, talk)
-    shake_hands(trace, second, resumes=True, early=True)
-    trace.send("server", talk.short("server", challenge(b"12345678")), client=_PORT)
+    trace, conversation, second_conversation = (
+        Trace(),
+        Conversation(logs_secrets=False),
+        Conversation(1, logs_secrets=False),
+    )
+    shake_hands(trace, conversation)
+    shake_hands(trace, second_conversation, resumes=True, early=True)
+    trace.send("server", conversation.short("server", challenge(b"12345678")), client=_PORT)
     asked = {"rebound": "port", "early_data": 5000, "stream_limit": 1000, "server_crypto": 7500}.get(name, True)
-    found = declared_checks()[name].judge(trace.evidence(talk, second), asked)
+    check_result = declared_checks()[name].judge(trace.evidence(conversation, second_conversation), asked)
     assert declared_checks()[name].needs_keys
-    assert isinstance(found, Undetermined | Failed), found
+    assert isinstance(check_result, Undetermined | Failed), check_result
 
 
 def test_packets_of_every_kind_are_opened_and_nothing_else_is() -> None:
     evidence = _late(2000)
     assert all(packet.plaintext is not None for packet in evidence.sent)
     assert [connection.suite for connection in evidence.connections] == [AES_128, AES_128]
-    trace, talk = Trace(), Conversation()
-    packet = bytearray(talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))))
+    trace, conversation = Trace(), Conversation()
+    packet = bytearray(
+        conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random)))
+    )
     packet[-1] ^= 1
     trace.send("client", bytes(packet))
-    assert trace.evidence(talk).sent[0].plaintext is None
+    assert trace.evidence(conversation).sent[0].plaintext is None

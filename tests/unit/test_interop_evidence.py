@@ -35,7 +35,12 @@ def _frame(source: tuple[str, int], destination: tuple[str, int], payload: bytes
 
 
 def _folder(
-    folder: Path, trace: Trace, talk: Conversation, ends: tuple[str, str], checks: dict[str, Any], cut: int = 1600
+    folder: Path,
+    trace: Trace,
+    conversation: Conversation,
+    ends: tuple[str, str],
+    checks: dict[str, Any],
+    cut: int = 1600,
 ) -> Artefacts:
     """A run in which the trace was sent; a probe of the simulator's own comes first at the server's side."""
     address: dict[Role, str] = {"client": ends[0], "server": ends[1]}
@@ -57,7 +62,7 @@ def _folder(
     (folder / "lab.json").write_text(json.dumps({"schema": 1, "flows": [flow], "links": links}))
     keys = folder / "flow0" / "server" / "keys.log"
     keys.parent.mkdir(parents=True)
-    lines = [f"{label} {random.hex()} {secret.hex()}" for (random, label), secret in talk.secrets.items()]
+    lines = [f"{label} {random.hex()} {secret.hex()}" for (random, label), secret in conversation.secrets.items()]
     keys.write_text("\n".join(["# a comment", "damaged 00 zz", *lines]) + "\n")
     transfer = Transfer(flow=0, index=0, size=10, received=10, intact=True, started_ns=T0, ended_ns=T0 + 1)
     scenario = {"testcase": "transfer", "checks": checks, "objectives": []}
@@ -70,37 +75,39 @@ V4, V6 = ("193.167.0.100", "193.167.100.100"), ("fd00:cafe:cafe:0::100", "fd00:c
 
 @pytest.mark.parametrize("ends", [V4, V6])
 def test_checks_are_made_on_both_captures(tmp_path: Path, ends: tuple[str, str]) -> None:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    checks = run_checks(_folder(tmp_path, trace, talk, ends, {**CHECKS, "ip": 4 if ends is V4 else 6}))
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    checks = run_checks(_folder(tmp_path, trace, conversation, ends, {**CHECKS, "ip": 4 if ends is V4 else 6}))
     assert {check.check: check.status for check in checks} == dict.fromkeys([*CHECKS, "ip"], "passed"), checks
 
 
 def test_a_failure_names_packet_and_time_at_its_senders_side(tmp_path: Path) -> None:
-    trace, talk = Trace(), Conversation()
+    trace, conversation = Trace(), Conversation()
     trace.send(
-        "client", talk.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(talk.random))), size=1200
+        "client",
+        conversation.long("client", "initial", wire_packets.crypto(wire_packets.client_hello(conversation.random))),
+        size=1200,
     )
-    trace.send("server", talk.retry(b"proof"))
-    shake_hands(trace, talk, token=b"proof")
-    (check,) = run_checks(_folder(tmp_path, trace, talk, V4, {"retry": "never"}))
+    trace.send("server", conversation.retry(b"proof"))
+    shake_hands(trace, conversation, token=b"proof")
+    (check,) = run_checks(_folder(tmp_path, trace, conversation, V4, {"retry": "never"}))
     # Behind the simulator's probe and the client's first datagram, 20 ms after that one was sent.
     assert (check.status, check.sender, check.packet, check.t) == ("failed", "server", 3, 0.02)
 
 
 def test_what_nobody_wrote_down_is_unknown_and_what_needs_no_secrets_is_told(tmp_path: Path) -> None:
-    trace, talk = Trace(), Conversation(logs_secrets=False)
-    shake_hands(trace, talk)
-    checks = {check.check: check for check in run_checks(_folder(tmp_path, trace, talk, V4, CHECKS))}
+    trace, conversation = Trace(), Conversation(logs_secrets=False)
+    shake_hands(trace, conversation)
+    checks = {check.check: check for check in run_checks(_folder(tmp_path, trace, conversation, V4, CHECKS))}
     assert checks["server_crypto"].status == "unknown"
     assert "wrote its secrets down" in checks["server_crypto"].sentence
     assert checks["handshakes"].status == checks["version"].status == "passed"
 
 
 def test_without_captures_nothing_is_told(tmp_path: Path) -> None:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    artefacts = _folder(tmp_path, trace, talk, V4, CHECKS)
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    artefacts = _folder(tmp_path, trace, conversation, V4, CHECKS)
     (tmp_path / "sim" / "trace_node_left.pcap").unlink()
     assert {check.status for check in run_checks(artefacts)} == {"unknown"}
 

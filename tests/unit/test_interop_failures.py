@@ -26,7 +26,7 @@ WRONG = InteropCheck(
     check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
     packet=6, t=0.0305,
 )  # fmt: skip
-SAID = {"client0": ("| bad <b>", "```"), "server0": ("too much",)}
+LOG_LINES = {"client0": ("| bad <b>", "```"), "server0": ("too much",)}
 
 
 def _run(**outcome: object) -> Run:
@@ -47,9 +47,9 @@ def test_the_last_lines_of_both_endpoints_are_read_also_from_what_is_packed(tmp_
 
 def test_what_an_endpoint_prints_is_bounded_and_escaped(tmp_path: Path) -> None:
     _logs(tmp_path, client0=b"x" * 500 + b"\n", server0=b"\x1b[31mred\x07\xff\n" + b"y" * 200_000)
-    found = last_log_lines(tmp_path, _run())
-    assert found["client0"] == ("x" * (WIDTH - 1) + "…",)
-    assert all(len(line) <= WIDTH for lines in found.values() for line in lines)
+    log_lines = last_log_lines(tmp_path, _run())
+    assert log_lines["client0"] == ("x" * (WIDTH - 1) + "…",)
+    assert all(len(line) <= WIDTH for lines in log_lines.values() for line in lines)
     _logs(tmp_path, server0=b"\x1b[31mred\x07\xff\n")
     assert last_log_lines(tmp_path, _run())["server0"] == ("\\x1b[31mred\\x07\N{REPLACEMENT CHARACTER}",)
 
@@ -62,11 +62,11 @@ def test_without_logs_it_is_what_the_record_has(tmp_path: Path) -> None:
 
 def _result(folder: Path, *checks: InteropCheck) -> CellResult:
     asked = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
-    one = cell(asked, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
-    run = make_run().model_copy(update={"cell": one})
+    tested_cell = cell(asked, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
+    run = make_run().model_copy(update={"cell": tested_cell})
     verdict = Verdict(status="fail", reason="amplification", sentence="Amplification: 4800 B.")
     return CellResult(
-        one, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
+        tested_cell, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
     )
 
 
@@ -83,11 +83,15 @@ def test_a_cell_that_failed_tells_its_check_its_packet_and_what_was_said(tmp_pat
 
 def _matrix(**entries: TestcaseResult) -> InteropMatrix:
     """Entries of amplificationlimit by their server."""
-    made = {((client, server), "amplificationlimit"): one for server, one in entries.items() for client in ("a", "b")}
-    return InteropMatrix(("a", "b"), tuple(entries), made)
+    results = {
+        ((client, server), "amplificationlimit"): entry for server, entry in entries.items() for client in ("a", "b")
+    }
+    return InteropMatrix(("a", "b"), tuple(entries), results)
 
 
-FAILED = TestcaseResult("failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, SAID))
+FAILED = TestcaseResult(
+    "failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, LOG_LINES)
+)
 
 
 def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
@@ -95,8 +99,8 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
     monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", (*BLAMES, ours))
-    said = render_markdown(interop_document(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED})))
-    parts = said.split("\n**")
+    markdown = render_markdown(interop_document(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED})))
+    parts = markdown.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
         "What looks like a bug of an implementation, or something that it does not have",
         "What looks to be our endpoints' doing",
@@ -109,8 +113,8 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
 
 
 def test_last_words_stand_below_and_end_no_block() -> None:
-    said = render_markdown(interop_document(_matrix(other=FAILED)))
-    assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in said
+    markdown = render_markdown(interop_document(_matrix(other=FAILED)))
+    assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in markdown
     assert "A a → other, run k/0:\n  client0| | bad <b>\n" in printed(interop_document(_matrix(other=FAILED)), 150)
     quiet = replace(FAILED, failure=Failure("k/0", WRONG))
     assert "said last" not in render_markdown(interop_document(_matrix(other=quiet)))
@@ -137,14 +141,14 @@ def test_a_failure_is_explained_with_the_command_that_shows_its_packet(tmp_path:
 
 
 def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
-    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
+    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, LOG_LINES))
     unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
-    entries = {(pair, "amplificationlimit"): one for pair, one in unsupported.items()}
+    entries = {(pair, "amplificationlimit"): entry for pair, entry in unsupported.items()}
     entries |= {((client, "good"), "amplificationlimit"): TestcaseResult("succeeded") for client in "abc"}
-    said = render_markdown(
+    markdown = render_markdown(
         interop_document(relabel_unsupported(InteropMatrix(("a", "b", "c"), ("other", "good"), entries)))
     )
-    head, _, table = said.partition("**What an implementation fails with every peer, which counts as unsupported**")
+    head, _, table = markdown.partition("**What an implementation fails with every peer, which counts as unsupported**")
     assert "nobody has looked into" not in head.lower()
     assert "(3; nobody has looked into it)" in table
     why = "Amplification: 4800 B \\| &lt;b>. Another."
@@ -153,15 +157,15 @@ def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
     assert "b → other, run" not in table
 
 
-@pytest.mark.parametrize("one", BLAMES, ids=lambda one: f"{one.implementation}-{one.reason or one.cases[0]}")
-def test_every_finding_names_what_there_is(one: Blame) -> None:
+@pytest.mark.parametrize("blame", BLAMES, ids=lambda blame: f"{blame.implementation}-{blame.reason or blame.cases[0]}")
+def test_every_finding_names_what_there_is(blame: Blame) -> None:
     known = catalogue().implementations()
-    assert one.role in known[one.implementation][0].roles
-    broken = one.reason.partition("_")[0] in ("crashed", "timed", "wrong", "log")
-    assert broken or (one.reason in declared_checks() if one.reason else one.cases)
-    assert set(one.cases) <= set(CASES)
-    assert set(one.peers) <= set(known)
-    assert one.why.endswith(".")
+    assert blame.role in known[blame.implementation][0].roles
+    broken = blame.reason.partition("_")[0] in ("crashed", "timed", "wrong", "log")
+    assert broken or (blame.reason in declared_checks() if blame.reason else blame.cases)
+    assert set(blame.cases) <= set(CASES)
+    assert set(blame.peers) <= set(known)
+    assert blame.why.endswith(".")
 
 
 def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:

@@ -75,7 +75,7 @@ def _refusing(**overrides: object) -> Implementation:
 
 
 @pytest.mark.parametrize(
-    ("one", "role", "testcase", "why"),
+    ("manifest", "role", "testcase", "why"),
     [
         (_refusing(), "client", "retry", ""),
         (_refusing(roles=["server"], parameters={}), "client", "retry", "it has no client"),
@@ -87,8 +87,8 @@ def _refusing(**overrides: object) -> Implementation:
         (_refusing(refuses=[{"testcases": ["v2"], "roles": ["client"], "why": "no"}]), "server", "v2", ""),
     ],
 )
-def test_why_a_test_case_is_refused(one: Implementation, role: Role, testcase: TestcaseName, why: str) -> None:
-    assert one.refusal(role, testcase) == why
+def test_why_a_test_case_is_refused(manifest: Implementation, role: Role, testcase: TestcaseName, why: str) -> None:
+    assert manifest.refusal(role, testcase) == why
 
 
 def test_each_role_is_told_what_is_not_the_other_s_alone() -> None:

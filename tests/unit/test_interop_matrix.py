@@ -65,8 +65,8 @@ def test_disagreements_are_of_what_both_could_tell() -> None:
         {("a", "a", "retry"): "succeeded", ("a", "b", "retry"): "unsupported", ("b", "a", "retry"): "succeeded",
          ("a", "a", "v2"): "failed", ("b", "b", "v2"): "succeeded"}
     )  # fmt: skip
-    found = disagreements(SQUARE, theirs)
-    assert [(disagreement.pair, disagreement.case, disagreement.ours.word) for disagreement in found] == [
+    disputed = disagreements(SQUARE, theirs)
+    assert [(disagreement.pair, disagreement.case, disagreement.ours.word) for disagreement in disputed] == [
         (("a", "a"), "retry", "failed"),
         (("a", "a"), "v2", "succeeded"),
     ]
@@ -94,7 +94,7 @@ def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
     assert {key: entry.word for key, entry in back.entries.items()} == decided
     assert back.measured == SQUARE.measured
     # Client by client, and within a client server by server.
-    assert [[one["abbr"] for one in listed] for listed in document["results"]] == [
+    assert [[entry["abbr"] for entry in listed] for listed in document["results"]] == [
         ["S", "V2"],
         ["S"],
         ["S"],
@@ -104,32 +104,38 @@ def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda made: made.pop("quic_version"), "quic_version is missing"),
-        (lambda made: made.update(clients="a"), "clients is no list"),
-        (lambda made: made["results"].pop(), "results has 3 entries, and there are 4 pairs"),
-        (lambda made: made["results"].__setitem__(0, {}), r"results[0] is no list"),
-        (lambda made: made["results"][0].append({"abbr": "S"}), "without abbr, name and result"),
-        (lambda made: made["results"][0][0].update(abbr="X"), "'X' is none of tests"),
-        (lambda made: made["results"][0][0].update(result="passed"), "has the result 'passed'"),
-        (lambda made: made["measurements"][0][0].update(details=5), "has no details"),
-        (lambda made: made["tests"].update(H={}), "tests.H has no name and desc"),
-        (lambda made: made["results"][0][0].update(abbr=["S"]), "a list is none of tests"),
-        (lambda made: made["results"][0][0].update(result=["failed"]), "has the result a list"),
-        (lambda made: made["results"][0].append(made["results"][0][0]), "results[0] has S twice"),
-        (lambda made: made["results"][0][0].update(name="transfer"), "S is 'transfer', and in tests it is 'retry'"),
-        (lambda made: made["tests"].update(Q={"name": "retry", "desc": ""}), "tests.S and tests.Q are both 'retry'"),
-        (lambda made: made["tests"].update(Q={"name": 5, "desc": ""}), "tests.Q has no name and desc"),
-        (lambda made: made.update(clients=["a", "a"]), "clients has 'a' twice"),
-        (lambda made: made.update(start_time=float("inf")), "start_time is no time"),
-        (lambda made: made.update(end_time=True), "end_time is no time"),
+        (lambda document: document.pop("quic_version"), "quic_version is missing"),
+        (lambda document: document.update(clients="a"), "clients is no list"),
+        (lambda document: document["results"].pop(), "results has 3 entries, and there are 4 pairs"),
+        (lambda document: document["results"].__setitem__(0, {}), r"results[0] is no list"),
+        (lambda document: document["results"][0].append({"abbr": "S"}), "without abbr, name and result"),
+        (lambda document: document["results"][0][0].update(abbr="X"), "'X' is none of tests"),
+        (lambda document: document["results"][0][0].update(result="passed"), "has the result 'passed'"),
+        (lambda document: document["measurements"][0][0].update(details=5), "has no details"),
+        (lambda document: document["tests"].update(H={}), "tests.H has no name and desc"),
+        (lambda document: document["results"][0][0].update(abbr=["S"]), "a list is none of tests"),
+        (lambda document: document["results"][0][0].update(result=["failed"]), "has the result a list"),
+        (lambda document: document["results"][0].append(document["results"][0][0]), "results[0] has S twice"),
+        (
+            lambda document: document["results"][0][0].update(name="transfer"),
+            "S is 'transfer', and in tests it is 'retry'",
+        ),
+        (
+            lambda document: document["tests"].update(Q={"name": "retry", "desc": ""}),
+            "tests.S and tests.Q are both 'retry'",
+        ),
+        (lambda document: document["tests"].update(Q={"name": 5, "desc": ""}), "tests.Q has no name and desc"),
+        (lambda document: document.update(clients=["a", "a"]), "clients has 'a' twice"),
+        (lambda document: document.update(start_time=float("inf")), "start_time is no time"),
+        (lambda document: document.update(end_time=True), "end_time is no time"),
     ],
 )
-def test_a_document_of_another_kind_is_refused(change: Any, said: str) -> None:
+def test_a_document_of_another_kind_is_refused(change: Any, message: str) -> None:
     document = copy.deepcopy(_document())
     change(document)
-    assert any(said in one for one in problems(document))
+    assert any(message in problem for problem in problems(document))
     with pytest.raises(InputError, match="of the interop runner"):
         to_matrix(document, "result.json")
 

@@ -22,63 +22,67 @@ UNSEEN = InteropCheck(
 )
 
 
-def _one(*checks: InteropCheck, valid: bool = True, **outcome: Any) -> tuple[Run, MeasuredRun]:
+def _checked_run(*checks: InteropCheck, valid: bool = True, **outcome: Any) -> tuple[Run, MeasuredRun]:
     run = make_run(outcome=Outcome(**{"status": "completed", **outcome}))
     return run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=valid, problems=() if valid else ("bent",)))
 
 
 @pytest.mark.parametrize(
-    ("one", "word", "said"),
+    ("checked_run", "word", "sentence"),
     [
-        (_one(GOOD), "succeeded", "all 1 checks hold"),
-        (_one(GOOD, WRONG), "failed", "(packet 6 of the right capture, at 0.030500 s)"),
-        (_one(GOOD, UNSEEN), "inconclusive", "key_update cannot be checked"),
-        (_one(WRONG, UNSEEN), "failed", "amplification"),
-        (_one(WRONG, status="crashed", role="client", detail="ended with 1"), "failed", "ended with 1; amplification"),
-        (_one(GOOD, status="timed_out", detail="late"), "failed", "late"),
-        (_one(GOOD, status="wrong_file", role="client", detail="short"), "failed", "short"),
-        (_one(GOOD, status="unsupported", role="server", detail="no"), "unsupported", "no"),
-        (_one(GOOD, status="infrastructure", detail="ground"), "inconclusive", "ground"),
-        (_one(WRONG, valid=False), "inconclusive", "bent"),
+        (_checked_run(GOOD), "succeeded", "all 1 checks hold"),
+        (_checked_run(GOOD, WRONG), "failed", "(packet 6 of the right capture, at 0.030500 s)"),
+        (_checked_run(GOOD, UNSEEN), "inconclusive", "key_update cannot be checked"),
+        (_checked_run(WRONG, UNSEEN), "failed", "amplification"),
+        (
+            _checked_run(WRONG, status="crashed", role="client", detail="ended with 1"),
+            "failed",
+            "ended with 1; amplification",
+        ),
+        (_checked_run(GOOD, status="timed_out", detail="late"), "failed", "late"),
+        (_checked_run(GOOD, status="wrong_file", role="client", detail="short"), "failed", "short"),
+        (_checked_run(GOOD, status="unsupported", role="server", detail="no"), "unsupported", "no"),
+        (_checked_run(GOOD, status="infrastructure", detail="ground"), "inconclusive", "ground"),
+        (_checked_run(WRONG, valid=False), "inconclusive", "bent"),
     ],
 )
-def test_what_came_of_a_run(one: tuple[Run, MeasuredRun], word: str, said: str) -> None:
-    found = run_result(*one)
-    assert found.word == word
-    assert said in found.sentence
+def test_what_came_of_a_run(checked_run: tuple[Run, MeasuredRun], word: str, sentence: str) -> None:
+    result = run_result(*checked_run)
+    assert result.word == word
+    assert sentence in result.sentence
 
 
 def test_a_run_whose_link_is_not_proven_proves_nothing_about_anybody() -> None:
-    assert verdict_of([_one(GOOD, valid=False)]).status == "inconclusive"
-    assert verdict_of([_one(WRONG, valid=False), _one(GOOD)]).status == "pass"
-    assert "1 of 2 runs decide nothing" in verdict_of([_one(GOOD, valid=False), _one(GOOD)]).sentence
+    assert verdict_of([_checked_run(GOOD, valid=False)]).status == "inconclusive"
+    assert verdict_of([_checked_run(WRONG, valid=False), _checked_run(GOOD)]).status == "pass"
+    assert "1 of 2 runs decide nothing" in verdict_of([_checked_run(GOOD, valid=False), _checked_run(GOOD)]).sentence
 
 
 def test_runs_that_differ_decide_nothing() -> None:
-    verdict = verdict_of([_one(GOOD), _one(WRONG), _one(GOOD)])
+    verdict = verdict_of([_checked_run(GOOD), _checked_run(WRONG), _checked_run(GOOD)])
     assert (verdict.status, verdict.reason) == ("inconclusive", "flaky")
     assert "1 of 3 runs" in verdict.sentence
 
 
 def test_a_scenario_with_checks_is_judged_by_them() -> None:
     tested_scenario = scenario(testcase="transfer", checks={"handshakes": 1}, objectives=[])
-    assert judge(tested_scenario, [_one(GOOD)]).status == "pass"
-    verdict = judge(tested_scenario, [_one(WRONG)], ["runs/1"])
+    assert judge(tested_scenario, [_checked_run(GOOD)]).status == "pass"
+    verdict = judge(tested_scenario, [_checked_run(WRONG)], ["runs/1"])
     assert (verdict.status, verdict.reason, verdict.evidence) == ("fail", "amplification", ("runs/1",))
     assert failure_text(WRONG) in verdict.sentence.replace("Amplification", "amplification")
 
 
 def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
-    def said(**checks: Any) -> str:
+    def mistakes_in(**checks: Any) -> str:
         tested_scenario = scenario(testcase="transfer", checks=checks, objectives=[])
         return "; ".join(f"{mistake.text} ({mistake.hint})" for mistake in mistakes(tested_scenario))
 
-    assert not said(handshakes=1, version=1, retry="never", files=True)
-    assert "'handshakes'" in said(handshake=1)
-    assert "takes a count, not true" in said(handshakes=True)
-    assert "takes true, not false" in said(files=False)
-    assert "takes '1' or '2', not 3" in said(version=3)
-    assert "takes 'used' or 'never', not true (write retry: used)" in said(retry=True)
+    assert not mistakes_in(handshakes=1, version=1, retry="never", files=True)
+    assert "'handshakes'" in mistakes_in(handshake=1)
+    assert "takes a count, not true" in mistakes_in(handshakes=True)
+    assert "takes true, not false" in mistakes_in(files=False)
+    assert "takes '1' or '2', not 3" in mistakes_in(version=3)
+    assert "takes 'used' or 'never', not true (write retry: used)" in mistakes_in(retry=True)
 
 
 def test_every_check_says_what_it_demands_and_where_that_is_written() -> None:

@@ -28,15 +28,15 @@ def _never() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_says_what_it_waits_for_before_anything_ends(number: signal.Signals) -> None:
-    said: list[str] = []
+    steps: list[str] = []
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), handle_interrupts(lambda: said.append("waiting"), _never):
+    with pytest.raises(KeyboardInterrupt), handle_interrupts(lambda: steps.append("waiting"), _never):
         try:
             signal.raise_signal(number)
         finally:
             # What is torn down finds that it was said already.
-            said.append("torn down")
-    assert said == ["waiting", "torn down"]
+            steps.append("torn down")
+    assert steps == ["waiting", "torn down"]
     assert signal.getsignal(number) == before
 
 
@@ -115,12 +115,12 @@ def test_without_docker_the_rest_is_removed_all_the_same(tmp_path: Path, monkeyp
 
 
 def test_the_runs_and_builds_under_way_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    talk, tested_cell = ProgressPrinter(Console(stderr=True, width=300)), cell()
-    talk(RunStarted(tested_cell, 2, 1, 4, 10.0, 40.0))
-    talk(PhaseStarted(tested_cell, 2, "transfer"))
-    talk(BuildStarted("quiche", 60.0))
+    progress, tested_cell = ProgressPrinter(Console(stderr=True, width=300)), cell()
+    progress(RunStarted(tested_cell, 2, 1, 4, 10.0, 40.0))
+    progress(PhaseStarted(tested_cell, 2, "transfer"))
+    progress(BuildStarted("quiche", 60.0))
     capsys.readouterr()
-    talk.interrupted()
+    progress.interrupted()
     text = capsys.readouterr().err
     assert (
         f"interrupted: ending [1/4] {tested_cell.scenario.name} alpha→beta #2 (transfer), the build of the image quiche;"

@@ -21,18 +21,18 @@ FINITE = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60)
      (11, 2, 0.98828125), (12, 3, 0.96142578125), (15, 4, 0.96484375), (20, 6, 0.9586105346679688)],
 )  # fmt: skip
 def test_table(n: int, rank: int, coverage: float) -> None:
-    found = interval(range(1, n + 1))
-    assert (found.n, found.low, found.high) == (n, rank, n + 1 - rank)
-    assert found.coverage == coverage
+    median_interval = interval(range(1, n + 1))
+    assert (median_interval.n, median_interval.low, median_interval.high) == (n, rank, n + 1 - rank)
+    assert median_interval.coverage == coverage
 
 
 @given(FINITE)
 def test_is_around_the_median(values: list[float]) -> None:
-    found = interval(values)
-    assert found.low <= found.median <= found.high
-    assert found.median == pytest.approx(statistics.median(values))
-    assert found.low in values and found.high in values
-    assert found.coverage >= 0.95 or len(values) < 6
+    median_interval = interval(values)
+    assert median_interval.low <= median_interval.median <= median_interval.high
+    assert median_interval.median == pytest.approx(statistics.median(values))
+    assert median_interval.low in values and median_interval.high in values
+    assert median_interval.coverage >= 0.95 or len(values) < 6
 
 
 @given(FINITE, st.floats(0.1, 10), st.floats(-1e6, 1e6))
@@ -51,8 +51,8 @@ def test_is_monotone(values: list[float], data: st.DataObject) -> None:
 
 
 def test_infinite_values() -> None:
-    found = interval([1, 2, math.inf, math.inf])
-    assert (found.low, found.median, found.high) == (1, math.inf, math.inf)
+    median_interval = interval([1, 2, math.inf, math.inf])
+    assert (median_interval.low, median_interval.median, median_interval.high) == (1, math.inf, math.inf)
     assert interval([math.inf]).median == math.inf
 
 
@@ -63,8 +63,8 @@ def test_refuses(values: list[float]) -> None:
 
 
 def test_many_values() -> None:
-    found = interval(range(1000))
-    assert 0.95 <= found.coverage < 0.96 and found.low == 468 and found.high == 531
+    median_interval = interval(range(1000))
+    assert 0.95 <= median_interval.coverage < 0.96 and median_interval.low == 468 and median_interval.high == 531
 
 
 SHARES = st.lists(st.floats(0, 1e6), min_size=1, max_size=20).filter(lambda values: max(values) > 1e-6)

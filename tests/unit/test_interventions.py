@@ -54,12 +54,12 @@ SERVER: Mapping[str, object] = {
 
 
 def cell_of(server: Mapping[str, object] = SERVER, name: str = "beta", **of: object) -> Cell:
-    one = scenario(objectives=[{"metric": "completion", "at_most": "5 s"}], **of)
+    definition = scenario(objectives=[{"metric": "completion", "at_most": "5 s"}], **of)
     players: list[Implementation] = [implementation("alpha", **CLIENT), implementation(name, **server)]
-    return cell(one, *players, engine="virtual")
+    return cell(definition, *players, engine="virtual")
 
 
-def made(of: Cell, *seconds: float, **parts: float) -> CellResult:
+def completions(of: Cell, *seconds: float, **parts: float) -> CellResult:
     """A cell whose runs completed after so many seconds, with so many of them in each state, the rest at line rate."""
     pairs = []
     for number, completion in enumerate(seconds):
@@ -85,7 +85,7 @@ def made(of: Cell, *seconds: float, **parts: float) -> CellResult:
 
 
 def planned(of: Cell, **parts: float) -> Plan:
-    plan = plan_removals(made(of, 20.0, **parts))
+    plan = plan_removals(completions(of, 20.0, **parts))
     assert plan is not None
     return plan
 
@@ -200,14 +200,14 @@ def driven(base: CellResult, *seconds: tuple[float, ...]) -> Explained:
     trials = generator.send([base])
     assert len(trials) == len(seconds) and len({trial.key for trial in trials}) == len(trials)
     try:
-        generator.send([made(trial, *of) for trial, of in zip(trials, seconds, strict=True)])
+        generator.send([completions(trial, *of) for trial, of in zip(trials, seconds, strict=True)])
     except StopIteration as stopped:
         assert isinstance(stopped.value, Explained)
         return stopped.value
     raise AssertionError("the experiment went on")
 
 
-BASE = made(cell_of(), 20.0, slow_start=3.0, flow_control=4.0, sender_idle=1.0)
+BASE = completions(cell_of(), 20.0, slow_start=3.0, flow_control=4.0, sender_idle=1.0)
 
 
 def test_interaction_is_what_all_save_beyond_the_sum_of_each() -> None:
@@ -219,7 +219,7 @@ def test_interaction_is_what_all_save_beyond_the_sum_of_each() -> None:
 
 
 def test_pairs_of_runs_with_equal_seeds_count() -> None:
-    base = made(cell_of(), 20.0, 24.0, 22.0, slow_start=3.0)
+    base = completions(cell_of(), 20.0, 24.0, 22.0, slow_start=3.0)
     entry = driven(base, (17.0, 23.0, 18.0))
     assert (entry.effects[0].saved, entry.effects[0].seconds, entry.effects[0].runs) == (3.0, 18.0, 3)
     assert entry.together is None and entry.interaction is None
@@ -230,7 +230,7 @@ def test_a_trial_that_fails_has_no_figure_and_costs_the_interaction_alone() -> N
     assert plan is not None
     cells = [with_key(removed_cell(BASE.cell, removal.settings)) for removal in plan.trials]
     late = result("virtual", run("timed_out", received=1), of=cells[1])
-    entry = explained(BASE, plan, [made(cells[0], 17.0), late, made(cells[2], 12.0)])
+    entry = explained(BASE, plan, [completions(cells[0], 17.0), late, completions(cells[2], 12.0)])
     assert [effect.saved for effect in entry.effects] == [3.0, None] and entry.interaction is None
     assert differences([entry]) == [-1.0] and "| timed out | – |" in render_blocks(why_blocks([entry]))
 
@@ -247,7 +247,7 @@ def trials_of(base: CellResult, *seconds: float) -> list[CellResult]:
     plan = plan_removals(base)
     assert plan is not None
     cells = [with_key(removed_cell(base.cell, removal.settings)) for removal in plan.trials]
-    return [made(of, completion) for of, completion in zip(cells, seconds, strict=True)]
+    return [completions(of, completion) for of, completion in zip(cells, seconds, strict=True)]
 
 
 def test_a_stored_experiment_needs_all_its_trials_with_the_same_bits() -> None:
@@ -257,7 +257,7 @@ def test_a_stored_experiment_needs_all_its_trials_with_the_same_bits() -> None:
     assert stored_explanations([BASE], [BASE, *trials[:2]]) == {}
     other = trials[2].cell.model_copy(update={"engine_code": "another"})
     assert stored_explanations([BASE], [BASE, *trials[:2], replace(trials[2], cell=other)]) == {}
-    stuck = made(cell_of(), 20.0, sender_idle=3.0)
+    stuck = completions(cell_of(), 20.0, sender_idle=3.0)
     assert [item.state for item in stored_explanations([stuck], [])[stuck.cell.key].remainders] == ["sender_idle"]
     assert trial_keys([BASE, *trials]) == {trial.cell.key for trial in trials}
 

@@ -13,9 +13,9 @@ from tools.bench.kernels import SideBySide, differences, kernel_of, report, sent
 
 
 def _run(wall: float = 1.0, status: str = "completed", **overrides: object) -> Run:
-    made = {"captures": {"left": "a", "right": "b"}, "artefacts": {"growth.csv": "c"}, "cell": cell(), **overrides}
+    content = {"captures": {"left": "a", "right": "b"}, "artefacts": {"growth.csv": "c"}, "cell": cell(), **overrides}
     return Run(
-        repetition=0, outcome=Outcome.model_validate({"status": status}), started_at="", wall=wall, **made
+        repetition=0, outcome=Outcome.model_validate({"status": status}), started_at="", wall=wall, **content
     )  # fmt: skip
 
 
@@ -60,16 +60,16 @@ def test_all_that_was_recorded_is_compared() -> None:
 
 
 def test_ratios_are_old_by_new_and_medians() -> None:
-    found = [
+    pairs = [
         SideBySide((_run(6.0), _run(3.0)), (4.0, 1.0), ()),
         SideBySide((_run(4.0), _run(4.0)), (4.0, 2.0), ("left capture",)),
         SideBySide((_run(9.0), _run(3.0)), (9.0, 3.0), ()),
     ]
-    assert "6.00 : 3.00 s = 2.00, of the processor 4.00 : 1.00 s = 4.00, the same bytes" in sentence(found[0])
-    assert sentence(found[1]).endswith("DIFFERS: left capture")
-    assert summary(found) == (
+    assert "6.00 : 3.00 s = 2.00, of the processor 4.00 : 1.00 s = 4.00, the same bytes" in sentence(pairs[0])
+    assert sentence(pairs[1]).endswith("DIFFERS: left capture")
+    assert summary(pairs) == (
         "2 of 3 give the same bytes; median ratios: 2.00 by the wall's clock, 3.00 of the processor"
     )
-    content = report(found)
+    content = report(pairs)
     assert (content["same"], content["ratios"]) == (2, [2.0, 3.0])
-    assert [one["differs"] for one in content["cells"]] == [[], ["left capture"], []]
+    assert [cell_entry["differs"] for cell_entry in content["cells"]] == [[], ["left capture"], []]

@@ -41,8 +41,8 @@ def test_the_contract_s_environment() -> None:
 
 @pytest.mark.parametrize("engine", ["virtual", "compose"])
 def test_what_keeps_a_program_from_the_host_s_processor_is_told_in_virtual_time_alone(engine: EngineName) -> None:
-    told = {"GODEBUG": "cpu.avx512vl=off", "ROLE": "neither"}
-    lab = build_lab(cell(engine=engine, server=implementation("beta", virtual_environment=told)), 0)
+    environment = {"GODEBUG": "cpu.avx512vl=off", "ROLE": "neither"}
+    lab = build_lab(cell(engine=engine, server=implementation("beta", virtual_environment=environment)), 0)
     server = lab.host("server0").environment
     assert server.get("GODEBUG") == ("cpu.avx512vl=off" if engine == "virtual" else None)
     # What the contract sets is not the manifest's to say.

@@ -52,10 +52,10 @@ def test_a_large_run_is_measured_as_a_small_one(name: str, request: pytest.Fixtu
 def test_a_capture_in_parts_is_the_whole(size: int, cut: int) -> None:
     data = read_bytes(capture_path(DATA / RUNS[0], "left"))
     data = data[: min(len(data), 40_000) - cut]
-    whole, found = pcap.parse(data), list(pcap.read_parts(io.BytesIO(data), size))
+    whole, parts = pcap.parse(data), list(pcap.read_parts(io.BytesIO(data), size))
     for name in ("t_ns", "heads", "captured", "length"):
-        assert np.array_equal(np.concatenate([getattr(records, name) for records in found]), getattr(whole, name))
-    assert [records.truncated for records in found] == [*[False] * (len(found) - 1), whole.truncated]
+        assert np.array_equal(np.concatenate([getattr(records, name) for records in parts]), getattr(whole, name))
+    assert [records.truncated for records in parts] == [*[False] * (len(parts) - 1), whole.truncated]
 
 
 @pytest.mark.parametrize("size", [1, 5000, 1 << 25])
@@ -70,9 +70,9 @@ def test_a_capture_that_is_damaged_in_the_middle_ends_there() -> None:
     assert all(after > before for before, after in pairwise(offsets))
     data[offsets[100] + 8 : offsets[100] + 12] = b"\xff\xff\xff\x7f"
     whole = pcap.parse(bytes(data))
-    found = list(pcap.read_parts(io.BytesIO(bytes(data)), 3000))
-    assert sum(len(records.t_ns) for records in found) == len(whole.t_ns) == 100
-    assert whole.truncated and found[-1].truncated
+    parts = list(pcap.read_parts(io.BytesIO(bytes(data)), 3000))
+    assert sum(len(records.t_ns) for records in parts) == len(whole.t_ns) == 100
+    assert whole.truncated and parts[-1].truncated
 
 
 def test_arrays_on_the_disk_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +83,9 @@ def test_arrays_on_the_disk_are_like_others(monkeypatch: pytest.MonkeyPatch) -> 
     assert np.array_equal(memmap.take_rows(rows, mask), rows[mask])
     assert np.array_equal(memmap.take_rows(rows, np.array([5, 5, 0])), rows[[5, 5, 0]])
     assert np.array_equal(memmap.concatenate([rows, rows[:2]]), np.concatenate([rows, rows[:2]]))
-    made = memmap.allocate((1000, 3), np.int64)
-    made[:] = 1
-    assert made.flags.writeable and (made == 1).all()
+    array = memmap.allocate((1000, 3), np.int64)
+    array[:] = 1
+    assert array.flags.writeable and (array == 1).all()
 
 
 def test_an_array_is_in_memory_where_the_disk_is_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_an_array_is_in_memory_where_the_disk_is_full(monkeypatch: pytest.Monkey
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    made = memmap.allocate((files.MAX_IN_MEMORY, 2), np.uint8)
-    made[:] = 1
-    assert made.shape == (files.MAX_IN_MEMORY, 2) and made.base is None
+    array = memmap.allocate((files.MAX_IN_MEMORY, 2), np.uint8)
+    array[:] = 1
+    assert array.shape == (files.MAX_IN_MEMORY, 2) and array.base is None
     assert not list(tmp_path.iterdir())

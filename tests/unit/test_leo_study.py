@@ -24,7 +24,7 @@ def result(scenario: str, stack: str, runs: Sequence[Mapping[str, float]], valid
     (definition,) = catalogue().find_scenarios([scenario])
     request = Request([definition], [KNOWN[stack]], [KNOWN[stack]], engine="virtual")
     (cell,) = build_matrix(request, images(*KNOWN), SIM, KNOWN)
-    made = tuple(
+    measured_runs = tuple(
         (
             Run(cell=cell, repetition=number, outcome=Outcome(status="completed"), started_at="2026-11-26"),
             MeasuredRun(
@@ -44,7 +44,9 @@ def result(scenario: str, stack: str, runs: Sequence[Mapping[str, float]], valid
         )
         for number, metrics in enumerate(runs)
     )
-    return CellResult(cell, made, judge(cell.scenario, made, []), tuple(Path("x") for _ in made))
+    return CellResult(
+        cell, measured_runs, judge(cell.scenario, measured_runs, []), tuple(Path("x") for _ in measured_runs)
+    )
 
 
 def moved(goodput: float, recovery: float, spurious: float = 0.0, unrecovered: float = 0.0) -> dict[str, float]:

@@ -50,13 +50,13 @@ class Played:
 
     def times(self, kind: type[Action]) -> dict[tuple[str, int], float]:
         """When an action of a kind fell to a client or server and its transfer."""
-        found = {}
+        first_times = {}
         for at, action in self.log:
             if isinstance(action, kind) and not isinstance(action, Enter):
                 host = action.client if isinstance(action, CutOff | TimedOut) else action.host
-                assert (host, action.index) not in found, "each at most once"
-                found[host, action.index] = at
-        return found
+                assert (host, action.index) not in first_times, "each at most once"
+                first_times[host, action.index] = at
+        return first_times
 
 
 @dataclass
@@ -176,42 +176,42 @@ def test_whatever_happens_when(script: Script) -> None:
         _whoever_is_not_done_in_time_is_named(played_run)
 
 
-def _each_start_has_its_time(made: Played) -> None:
-    script = made.script
-    started, ended = made.times(Start), made.times(Ended)
+def _each_start_has_its_time(played: Played) -> None:
+    script = played.script
+    started, ended = played.times(Start), played.times(Ended)
     for flow in script.flows:
         assert started[flow.server, 0] == 0
         first, again = started.get((flow.client, 0)), started.get((flow.client, 1))
         due = script.ready + flow.start if flow.start else 0.0
-        _is_in_time(first, due, made)
+        _is_in_time(first, due, played)
         if again is not None:
             assert flow.repeat_after is not None and flow.stop is None
         if flow.repeat_after is not None and (flow.client, 0) in ended:
-            _is_in_time(again, ended[flow.client, 0] + flow.repeat_after, made)
+            _is_in_time(again, ended[flow.client, 0] + flow.repeat_after, played)
 
 
-def _is_in_time(started: float | None, due: float, made: Played) -> None:
+def _is_in_time(started: float | None, due: float, played: Played) -> None:
     """What was due has started then, or, if the run was over by then, never."""
     if started is None:
-        assert due + made.script.tardiness >= made.ended_at
+        assert due + played.script.tardiness >= played.ended_at
     else:
-        assert 0 <= started - due <= made.script.tardiness
+        assert 0 <= started - due <= played.script.tardiness
 
 
-def _a_stop_is_kept_and_nothing_repeats_after_it(made: Played) -> None:
-    script, cut = made.script, made.times(CutOff)
+def _a_stop_is_kept_and_nothing_repeats_after_it(played: Played) -> None:
+    script, cut = played.script, played.times(CutOff)
     for flow in script.flows:
         at = cut.get((flow.client, 0))
         if flow.stop is None:
             assert at is None
         elif at is not None:
             assert 0 <= at - (script.ready + flow.stop) <= script.tardiness
-            assert (flow.client, 1) not in made.times(Start)
+            assert (flow.client, 1) not in played.times(Start)
             # How those end who were told to is of no account.
             hosts = (flow.client, flow.server)
-            assert all(when <= at for (host, _), when in made.times(Ended).items() if host in hosts)
+            assert all(when <= at for (host, _), when in played.times(Ended).items() if host in hosts)
         else:
-            assert made.ended_at <= script.ready + flow.stop + script.tardiness
+            assert played.ended_at <= script.ready + flow.stop + script.tardiness
 
 
 def _is_fault(action: Action, script: Script) -> bool:
@@ -221,67 +221,67 @@ def _is_fault(action: Action, script: Script) -> bool:
     return action.exit_code != 0 or action.host.startswith("server") or action.host in stops
 
 
-def _over_when_all_have_ended_or_one_has_failed(made: Played) -> None:
-    faults = [action for _, action in made.log if _is_fault(action, made.script)]
-    done = {host for host, _ in made.times(CutOff)}
-    for flow in made.script.flows:
-        if (flow.client, 0 if flow.repeat_after is None else 1) in made.times(Ended):
+def _over_when_all_have_ended_or_one_has_failed(played: Played) -> None:
+    faults = [action for _, action in played.log if _is_fault(action, played.script)]
+    done = {host for host, _ in played.times(CutOff)}
+    for flow in played.script.flows:
+        if (flow.client, 0 if flow.repeat_after is None else 1) in played.times(Ended):
             done.add(flow.client)
     if faults:
         # The first of them ends it; several only where time is over for several at once.
         assert all(isinstance(item, TimedOut) for item in faults[1:])
-        assert made.log[-1][1] is faults[-1]
+        assert played.log[-1][1] is faults[-1]
     else:
-        assert done == {flow.client for flow in made.script.flows}
-    assert made.ended_at == made.log[-1][0]
+        assert done == {flow.client for flow in played.script.flows}
+    assert played.ended_at == played.log[-1][0]
 
 
-def _whoever_is_not_done_in_time_is_named(made: Played) -> None:
-    script = made.script
-    ended, late = made.times(Ended), made.times(TimedOut)
+def _whoever_is_not_done_in_time_is_named(played: Played) -> None:
+    script = played.script
+    ended, late = played.times(Ended), played.times(TimedOut)
     limited = {flow.client: flow for flow in script.flows if flow.stop is None}
-    deadlines = {name: _deadline(made, limited[name[0]], name) for name in made.times(Start) if name[0] in limited}
+    deadlines = {name: _deadline(played, limited[name[0]], name) for name in played.times(Start) if name[0] in limited}
     assert all(at <= deadlines[name] for name, at in ended.items() if name in deadlines)
-    stages = {(one.client, one.index): one.stage for _, one in made.log if isinstance(one, TimedOut)}
+    stages = {(action.client, action.index): action.stage for _, action in played.log if isinstance(action, TimedOut)}
     for name, stage in stages.items():
         flow = limited[name[0]]
-        limit = _limit(made, flow, name)
-        whole = made.openings.get(name, NEVER) + script.first_datagrams[name][1] <= limit
-        silent = flow.patience > 0 and name not in made.openings
+        limit = _limit(played, flow, name)
+        whole = played.openings.get(name, NEVER) + script.first_datagrams[name][1] <= limit
+        silent = flow.patience > 0 and name not in played.openings
         assert stage == ("leaving" if whole else "silent" if silent else "transferring")
     # Of those that did not end, all whose time is over when the run is, and nobody else.
     going_on = {name: at for name, at in deadlines.items() if name not in ended}
     if late:
-        assert late == {name: at for name, at in going_on.items() if at <= made.ended_at}
+        assert late == {name: at for name, at in going_on.items() if at <= played.ended_at}
     else:
-        assert all(at >= made.ended_at for at in going_on.values())
+        assert all(at >= played.ended_at for at in going_on.values())
 
 
-def _limit(made: Played, flow: Flow, name: tuple[str, int]) -> float:
+def _limit(played: Played, flow: Flow, name: tuple[str, int]) -> float:
     """Until when a transfer may take: from its first datagram, where that is told of."""
-    since = max(made.times(Start)[name], made.script.ready)
+    since = max(played.times(Start)[name], played.script.ready)
     if not flow.patience:
         return since + flow.time_limit
     silence = since + flow.patience + flow.time_limit
-    began = made.openings.get(name, NEVER)
+    began = played.openings.get(name, NEVER)
     return began + flow.time_limit if began <= silence else silence
 
 
-def _deadline(made: Played, flow: Flow, name: tuple[str, int]) -> float:
+def _deadline(played: Played, flow: Flow, name: tuple[str, int]) -> float:
     """Until when a client may run: with a whole file a while longer."""
-    limit = _limit(made, flow, name)
-    whole = made.openings.get(name, NEVER) + made.script.first_datagrams[name][1] <= limit
+    limit = _limit(played, flow, name)
+    whole = played.openings.get(name, NEVER) + played.script.first_datagrams[name][1] <= limit
     return limit + flow.leave if whole else limit
 
 
-def _one(**overrides: float | None) -> Flow:
+def _flow(**overrides: float | None) -> Flow:
     given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | overrides
     return Flow("client0", "server0", **given)  # type: ignore[arg-type]
 
 
 def test_an_end_at_the_last_instant_is_in_time_and_one_after_it_is_not() -> None:
     for end, expected in ((11.0, Ended("client0", 0, 0)), (11.5, TimedOut("client0", 0, "transferring"))):
-        life = Lifecycle([_one()])
+        life = Lifecycle([_flow()])
         life.begin(0)
         life.ready(1)
         # Nobody looked in between.
@@ -291,18 +291,18 @@ def test_an_end_at_the_last_instant_is_in_time_and_one_after_it_is_not() -> None
 
 def test_of_one_instant_the_time_that_is_over_comes_before_a_start() -> None:
     later = Flow("client1", "server1", 10, None, None, 5)
-    life = Lifecycle([later, _one()])
+    life = Lifecycle([later, _flow()])
     life.begin(0)
     life.ready(0)
     assert life.due(10) == [Start("client1", 0), TimedOut("client0", 0, "transferring")], "flow by flow"
-    life = Lifecycle([_one(), later])
+    life = Lifecycle([_flow(), later])
     life.begin(0)
     life.ready(0)
     assert life.due(10) == [TimedOut("client0", 0, "transferring")]
 
 
 def test_the_time_of_each_transfer_counts_from_its_own_first_datagram() -> None:
-    life = Lifecycle([_one(repeat_after=2.0, patience=5.0)])
+    life = Lifecycle([_flow(repeat_after=2.0, patience=5.0)])
     life.begin(0)
     life.ready(1)
     assert (life.wake, life.awaited) == (16, True), "one that says nothing is waited for, too"
@@ -321,7 +321,7 @@ def test_the_time_of_each_transfer_counts_from_its_own_first_datagram() -> None:
 
 
 def test_a_first_datagram_before_the_path_is_known_to_be_up_counts() -> None:
-    life = Lifecycle([_one(patience=5.0)])
+    life = Lifecycle([_flow(patience=5.0)])
     life.begin(0)
     life.began("client0", 0.9)
     life.ready(1)
@@ -330,21 +330,21 @@ def test_a_first_datagram_before_the_path_is_known_to_be_up_counts() -> None:
 
 def test_a_client_that_has_everything_may_close_its_connection() -> None:
     arrived = False
-    life = Lifecycle([_one(leave=3.0)], lambda client: arrived)
+    life = Lifecycle([_flow(leave=3.0)], lambda client: arrived)
     life.begin(0)
     life.ready(0)
     arrived = True
     assert life.due(10) == []
     assert life.wake == 13
     assert life.ended("client0", 0, 12) == [Ended("client0", 0, 0)]
-    life = Lifecycle([_one(leave=3.0)], lambda client: True)
+    life = Lifecycle([_flow(leave=3.0)], lambda client: True)
     life.begin(0)
     life.ready(0)
     assert life.due(20) == [TimedOut("client0", 0, "leaving")]
 
 
 def test_phases_are_those_of_the_run_not_of_a_flow() -> None:
-    flows = [_one(repeat_after=2.0), Flow("client1", "server1", 0, 6, None, 10)]
+    flows = [_flow(repeat_after=2.0), Flow("client1", "server1", 0, 6, None, 10)]
     life = Lifecycle(flows)
     life.begin(0)
     assert life.ready(1) == [Enter("transfer")]
@@ -360,7 +360,7 @@ def test_phases_are_those_of_the_run_not_of_a_flow() -> None:
 
 
 def test_a_repeat_that_is_due_before_the_path_is_up_keeps_its_time() -> None:
-    life = Lifecycle([_one(repeat_after=5.0)])
+    life = Lifecycle([_flow(repeat_after=5.0)])
     life.begin(0)
     life.ended("client0", 0, 1)
     life.ready(2)

@@ -30,10 +30,10 @@ Record = tuple[int, bytes, int]
 
 
 def records(folder: Path, side: str, simulator: str = "sim") -> list[Record]:
-    found = parse((folder / simulator / f"trace_node_{side}.pcap").read_bytes())
+    packets = parse((folder / simulator / f"trace_node_{side}.pcap").read_bytes())
     return [
         (int(t), head[:size].tobytes(), int(length))
-        for t, head, size, length in zip(found.t_ns, found.heads, found.captured, found.length, strict=True)
+        for t, head, size, length in zip(packets.t_ns, packets.heads, packets.captured, packets.length, strict=True)
     ]
 
 
@@ -45,7 +45,7 @@ def to_client(head: bytes) -> bool:
     return head[34:36] == b"\x01\xbb"
 
 
-def tell(folder: Path, change: Callable[[dict[str, Any]], None], *events: dict[str, Any]) -> None:
+def edit_lab(folder: Path, change: Callable[[dict[str, Any]], None], *events: dict[str, Any]) -> None:
     """Change lab.json, and have the simulator say more."""
     lab = json.loads((folder / "lab.json").read_text())
     lab["paths"] = [{"path": "", "simulator": "sim", "networks": ["193.167.0.0/24", "fd00:cafe:cafe::/64"],
@@ -76,8 +76,10 @@ def gone(tmp_path: Path) -> tuple[Path, Run]:
         for t, head, _ in records(tmp_path, "left")
         if not to_client(head) and GONE <= t - T0 < BACK
     }  # fmt: skip
-    write(tmp_path, "right", (one for one in records(tmp_path, "right") if one[1][PAYLOAD] not in refused))
-    left = (one for one in records(tmp_path, "left") if not (to_client(one[1]) and GONE <= one[0] - T0 < BACK))
+    write(tmp_path, "right", (packet for packet in records(tmp_path, "right") if packet[1][PAYLOAD] not in refused))
+    left = (
+        packet for packet in records(tmp_path, "left") if not (to_client(packet[1]) and GONE <= packet[0] - T0 < BACK)
+    )
     write(tmp_path, "left", left)
     return tmp_path, run
 
@@ -92,7 +94,7 @@ def test_what_is_under_way_when_a_path_goes_is_not_lost(gone: tuple[Path, Run]) 
     def say(lab: dict[str, Any]) -> None:
         lab["paths"][0]["outages"] = [outage]
 
-    tell(folder, say, *events)
+    edit_lab(folder, say, *events)
     link_proof = proof(folder, run)
     assert link_proof.valid, link_proof.problems
     assert (link_proof.to_client.unasked_drops, link_proof.to_server.unasked_drops) == (0, 0)
@@ -107,9 +109,11 @@ def test_a_path_that_goes_unasked_is_not_the_one_asked_for(gone: tuple[Path, Run
 
 def test_a_path_that_never_went_is_said(gone: tuple[Path, Run]) -> None:
     folder, run = gone
-    tell(folder, lambda lab: lab["paths"][0].update(outages=[{"from_ns": GONE, "until_ns": None}]))
+    edit_lab(folder, lambda lab: lab["paths"][0].update(outages=[{"from_ns": GONE, "until_ns": None}]))
     link_proof = proof(folder, run)
-    assert any("the loss of the path was due at 1.000 s and never took effect" in one for one in link_proof.problems)
+    assert any(
+        "the loss of the path was due at 1.000 s and never took effect" in problem for problem in link_proof.problems
+    )
 
 
 # --- a path that rewrites a port
@@ -127,7 +131,7 @@ def rewritten(folder: Path) -> None:
         changed = t - T0 >= (KNOWN if to_client(head) else REBOUND)
         right.append((t, head[:at] + new + head[at + 2 :] if changed else head, length))
     write(folder, "right", iter(right))
-    write(folder, "left", (one for one in records(folder, "left") if one[1][PAYLOAD] not in stale))
+    write(folder, "left", (packet for packet in records(folder, "left") if packet[1][PAYLOAD] not in stale))
 
 
 def rebinding(lab: dict[str, Any]) -> None:
@@ -142,7 +146,7 @@ def test_packets_whose_port_is_rewritten_are_the_same(tmp_path: Path) -> None:
     before = proof(tmp_path, run)
     rewritten(tmp_path)
     event = {"event": "change", "index": 0, "at": REBOUND / 1e9, "t": (T0 + REBOUND) / 1e9}
-    tell(tmp_path, rebinding, event)
+    edit_lab(tmp_path, rebinding, event)
     link_proof = proof(tmp_path, run)
     assert link_proof.valid, link_proof.problems
     assert (link_proof.to_client.unasked_drops, link_proof.to_server.unasked_drops) == (0, 0)
@@ -173,7 +177,7 @@ def twofold(tmp_path: Path) -> Run:
                   "networks": ["193.167.25.0/24", "fd00:cafe:cafe:25::/64"]}  # fmt: skip
         lab["paths"] = [{**lab["paths"][0], "path": "cellular"}, campus]
 
-    tell(tmp_path, both)
+    edit_lab(tmp_path, both)
     path = run.cell.scenario.path
     scenario = run.cell.scenario.model_copy(update={"path_": None, "paths": {"cellular": path, "campus": path}})
     return run.model_copy(update={"cell": run.cell.model_copy(update={"scenario": scenario})})
@@ -201,7 +205,7 @@ def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> Non
     lines = (tmp_path / "sim-campus/counters.jsonl").read_text().splitlines()
     silent = [line.replace('"drops": ', '"drops": 0, "was": ') for line in lines]
     (tmp_path / "sim-campus/counters.jsonl").write_text("\n".join(silent))
-    assert all(one.startswith("campus: to_client:") for one in proof(tmp_path, run).problems)
+    assert all(problem.startswith("campus: to_client:") for problem in proof(tmp_path, run).problems)
 
 
 def test_series_of_several_paths(tmp_path: Path) -> None:
@@ -214,8 +218,8 @@ def test_series_of_several_paths(tmp_path: Path) -> None:
     assert len({*numbers, BOTTLENECK, NETWORK, RETURN_BOTTLENECK}) == 5
     for number in numbers:
         for name in ("queue_packets", "capacity", "drops", "sending_rate"):
-            one, other = both.points(number, name), alone.points(BOTTLENECK, name)
-            assert (one.t == other.t).all() and (one.value == other.value).all()
+            both_series, alone_series = both.points(number, name), alone.points(BOTTLENECK, name)
+            assert (both_series.t == alone_series.t).all() and (both_series.value == alone_series.value).all()
     assert not len(both.points(BOTTLENECK, "capacity").t), "there is none that is the bottleneck"
     # What a flow met on either path is put together.
     assert (both.points(0, "drops").value == 2 * alone.points(0, "drops").value).all()

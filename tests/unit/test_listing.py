@@ -27,16 +27,18 @@ def test_the_list_shows_them_apart() -> None:
 
 
 def test_the_json_says_so() -> None:
-    told = catalogue_document([], entries()).data["implementations"]
-    assert {one["name"]: one["tested"] for one in told} == TESTED
+    implementations = catalogue_document([], entries()).data["implementations"]
+    assert {entry["name"]: entry["tested"] for entry in implementations} == TESTED
 
 
 def test_the_table_of_defaults_says_so() -> None:
-    text = render_markdown(defaults_document(defaults([one.implementation for one in entries()], {})))
+    text = render_markdown(defaults_document(defaults([entry.implementation for entry in entries()], {})))
     assert "| alpha | client |" in text and "| beta (never run) | client |" in text
 
 
-@pytest.mark.parametrize("one", [item for item, _ in catalogue().implementations().values()], ids=lambda one: one.name)
-def test_what_must_come_from_elsewhere_was_not_run(one: Implementation) -> None:
+@pytest.mark.parametrize(
+    "manifest", [item for item, _ in catalogue().implementations().values()], ids=lambda manifest: manifest.name
+)
+def test_what_must_come_from_elsewhere_was_not_run(manifest: Implementation) -> None:
     """No registry and no repository was reached, so that everything made here, and nothing else, was run."""
-    assert one.tested == (not one.elsewhere)
+    assert manifest.tested == (not manifest.elsewhere)

@@ -70,10 +70,10 @@ def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.engine.images.build.lacks_queues", lambda machine: False)
-    made: list[tuple[str, int | None]] = []
+    builds_run: list[tuple[str, int | None]] = []
 
     def make(build: Build, announce: object, jobs: int | None = None) -> None:
-        made.append((f"{build.name}-{build.target}", jobs))
+        builds_run.append((f"{build.name}-{build.target}", jobs))
 
     def settle(announce: object) -> None:
         app.images.host_kernel.write(json.dumps(dict.fromkeys(FEATURES) | {"netem": "tc: no netem"}))
@@ -90,7 +90,7 @@ def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
     assert host.reference not in needs
     # Beside runs in real time half of the cores stay free of compilers.
     assert ground.make(lab, beside=True) is False
-    assert made == [("sim-host", None), ("lab-kernel-", 2)]
+    assert builds_run == [("sim-host", None), ("lab-kernel-", 2)]
     assert not [step for step in ground.needs(cell)[1] if step.name == "lab-kernel"]
 
 
@@ -127,12 +127,12 @@ def test_of_what_is_stored_only_what_is_planned_counts(app: App) -> None:
 def test_what_somebody_spoilt_from_outside_is_run_again(
     app: App, monkeypatch: pytest.MonkeyPatch, engine: str, reason: str, runs: int
 ) -> None:
-    made: list[int] = []
+    attempt_numbers: list[int] = []
 
     def run_once(item: PlannedRun, *others: object) -> tuple[Run, None]:
         outcome = Outcome(status="infrastructure", role="client", reason=reason)
         run = Run(cell=item.cell, repetition=0, outcome=outcome, started_at="", wall=7.0)
-        made.append(len(made))
+        attempt_numbers.append(len(attempt_numbers))
         app.store.finish(app.store.begin(item.cell.key, 0), run, None)
         return run, None
 
@@ -143,14 +143,14 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
         attempts = replace(attempts, engine=VirtualEngine(app.cache, []))
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
     attempts.run(item)
-    assert len(made) == runs
+    assert len(attempt_numbers) == runs
     assert sum("disturbed from outside" in event.text for event in events if isinstance(event, Warned)) == runs - 1
     # It is no observation, and is asked for again by the next command.
     assert app.results.completed_runs([item], Options().retry) == set()
 
 
 @pytest.mark.parametrize(
-    ("seconds", "valid", "gaps", "said"),
+    ("seconds", "valid", "gaps", "expected_warnings"),
     [
         (60, [True], [], []),
         (60, [False, True], [0.02, 0.001], ["running once more"]),
@@ -161,7 +161,12 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
     ids=["sound", "waited out", "on a quiet machine", "on one that never is", "without patience"],
 )
 def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
-    app: App, monkeypatch: pytest.MonkeyPatch, seconds: float, valid: list[bool], gaps: list[float], said: list[str]
+    app: App,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    valid: list[bool],
+    gaps: list[float],
+    expected_warnings: list[str],
 ) -> None:
     proofs, held_up = iter(valid), iter(gaps)
 
@@ -177,8 +182,8 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
     patience = QuietWait(seconds, lambda: next(held_up), lambda seconds: None)
     assert _attempts(app, Options(patience=seconds), patience, events.append).run(item) == 7.0
     warned = [event.text for event in events if isinstance(event, Warned)]
-    assert len(warned) == len(said)
-    assert all(words in text for words, text in zip(said, warned, strict=True))
+    assert len(warned) == len(expected_warnings)
+    assert all(words in text for words, text in zip(expected_warnings, warned, strict=True))
     assert next(proofs, None) is None
     assert next(held_up, None) is None
     assert sum(isinstance(event, RunFinished) for event in events) == len(valid)

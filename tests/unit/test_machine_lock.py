@@ -18,7 +18,7 @@ from harness.outcome import EngineName
 
 
 @pytest.mark.parametrize(
-    ("holder", "other", "together"),
+    ("holder", "second_engine", "together"),
     [
         ("virtual", "virtual", True),
         ("virtual", "compose", False),
@@ -27,13 +27,13 @@ from harness.outcome import EngineName
     ],
 )
 def test_real_time_has_the_machine_to_itself(
-    tmp_path: Path, holder: EngineName, other: EngineName, together: bool
+    tmp_path: Path, holder: EngineName, second_engine: EngineName, together: bool
 ) -> None:
     file = tmp_path / "lock"
-    locked, said, done = threading.Event(), threading.Event(), threading.Event()
+    locked, waits, done = threading.Event(), threading.Event(), threading.Event()
 
     def second() -> None:
-        with machine_lock(other, said.set, file):
+        with machine_lock(second_engine, waits.set, file):
             locked.set()
             done.wait(10)
 
@@ -43,11 +43,11 @@ def test_real_time_has_the_machine_to_itself(
         if together:
             assert locked.wait(10)
         else:
-            assert said.wait(10)
+            assert waits.wait(10)
             assert not locked.is_set()
     # What ended has let go, and who waited goes on.
     assert locked.wait(10)
-    assert said.is_set() is not together
+    assert waits.is_set() is not together
     done.set()
     thread.join()
 

@@ -306,12 +306,12 @@ def test_scripts_ignore_nothing(entry: Entry, name: str, given: dict[str, str], 
 # Published images.
 
 
-@pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: one.name)
-def test_published_images_claim_nothing(one: Implementation) -> None:
-    assert [file.name for file in (ROOT / "images" / one.name).iterdir()] == ["image.yaml"]
-    assert not one.parameters
-    assert not one.session
-    assert one.notes
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda published: published.name)
+def test_published_images_claim_nothing(published: Implementation) -> None:
+    assert [file.name for file in (ROOT / "images" / published.name).iterdir()] == ["image.yaml"]
+    assert not published.parameters
+    assert not published.session
+    assert published.notes
 
 
 def test_published_images_stand_beside_our_own_builds() -> None:

@@ -16,12 +16,12 @@ from tests.unit.study_results import results_of, table_cells
 
 def _timed(scenario: str, server: str, times: Iterable[tuple[str, object, float]]) -> list[CellResult]:
     """The cells with these values of a parameter; 2 MB take the seconds, 10 MB two more and 100 MB seventeen."""
-    made = []
+    selected = []
     for name, value, seconds in times:
         figures = {"milestone_2MB": seconds, "milestone_10MB": seconds + 2, "milestone_100MB": seconds + 17}
         results = results_of(scenario, "picoquic" if "connection" in scenario else "ngtcp2", server, figures)
-        made += [result for result in results if str(result.cell.parameters[name]) == str(value)]
-    return made
+        selected += [result for result in results if str(result.cell.parameters[name]) == str(value)]
+    return selected
 
 
 WINDOWS = [

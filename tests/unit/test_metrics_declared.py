@@ -58,7 +58,7 @@ def test_what_is_measured_is_declared(measured: tuple[Run, MeasuredRun]) -> None
         assert re.sub(r"\^\d+$", "^n", measurement.unit) == metric.unit
         assert measurement.direction == metric.better or measurement.name == "flow_completion_time"
         assert (measurement.flow is not None) == (metric.layer == "flow"), measurement.name
-    wanted = {name for name, one in declared_metrics().items() if one.layer != "move"}
+    wanted = {name for name, declared in declared_metrics().items() if declared.layer != "move"}
     missing = {name for name in wanted if name not in measurements and not NEVER.fullmatch(name)}
     assert missing == set()
 

@@ -14,7 +14,7 @@ from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
 from harness.capture.quic.protection import Aead
 from harness.outcome import MeasuredRun, Run
-from tests.measurements import said
+from tests.measurements import warning_texts
 from tests.unit.captures import Link, Recipe, Traffic, write_run
 from tests.unit.packet_protection import Sender, integer, secret_size, stream_frame
 
@@ -134,7 +134,7 @@ def test_without_keys_there_is_no_milestone_and_it_says_why(tmp_path: Path) -> N
     assert measured_run.value("milestone_1MB", 0) is None
     assert any(
         "lumps of 2.0 MB" in text and "neither endpoint wrote down its TLS secrets" in text
-        for text in said(measured_run)
+        for text in warning_texts(measured_run)
     )
 
 
@@ -142,7 +142,7 @@ def test_other_connections_keys_do_not_open_it(tmp_path: Path) -> None:
     Server(Aead.AES_256_GCM).write_keys(tmp_path)
     measured_run, _ = measured(tmp_path, Server(prefix=headers()))
     assert measured_run.value("milestone_1MB", 0) is None
-    assert any("open no packet of the capture" in text for text in said(measured_run))
+    assert any("open no packet of the capture" in text for text in warning_texts(measured_run))
 
 
 def test_another_stream_is_not_the_file(tmp_path: Path) -> None:
@@ -150,7 +150,9 @@ def test_another_stream_is_not_the_file(tmp_path: Path) -> None:
     server.write_keys(tmp_path)
     measured_run, _ = measured(tmp_path, server)
     assert measured_run.value("milestone_1MB", 0) is None
-    assert any("the largest stream in the captured packets has 2900000 B" in text for text in said(measured_run))
+    assert any(
+        "the largest stream in the captured packets has 2900000 B" in text for text in warning_texts(measured_run)
+    )
 
 
 def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_
     server.write_keys(tmp_path)
     measured_run, zero_ns = measured(tmp_path, server)
     assert measured_run.value("milestone_1MB", 0) is None
-    assert any("its packets tell" in text for text in said(measured_run)), said(measured_run)
+    assert any("its packets tell" in text for text in warning_texts(measured_run)), warning_texts(measured_run)
     lines = [
         {"time": number, "name": "transport:packet_sent", "data": {
             "header": {"packet_type": "1RTT", "packet_number": number},
@@ -178,7 +180,7 @@ def test_what_a_full_socket_dropped_had_not_come(tmp_path: Path) -> None:
     server.write_keys(tmp_path)
     measured_run = measure(tmp_path, write_run(tmp_path, replace(LUMPS, fill=server.fill)))
     assert measured_run.value("milestone_1MB", 0) is None
-    assert any("its packets tell" in text for text in said(measured_run)), said(measured_run)
+    assert any("its packets tell" in text for text in warning_texts(measured_run)), warning_texts(measured_run)
 
 
 def test_a_file_that_tells_is_what_counts(tmp_path: Path) -> None:

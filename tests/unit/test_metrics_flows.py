@@ -23,7 +23,7 @@ from harness.outcome import MeasuredRun, Run
 from harness.stats.intervals import entropy, jain_index, product
 from harness.store.records import read_run
 from tests.examples import implementation
-from tests.measurements import by_name, said
+from tests.measurements import by_name, warning_texts
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import (
     MS,
@@ -93,8 +93,9 @@ def test_the_sender_s_state(value: dict[str, float]) -> None:
 def test_utilities(value: dict[str, float], measured: MeasuredRun) -> None:
     assert value["flow0_utility_pf"] == pytest.approx(math.log(0.08))
     assert value["flow1_utility_mpdf"] == pytest.approx(-1 / 0.08)
-    assert "flow0_utility_pf and flow0_utility_mpdf leave out 1 of 10 samples in which nothing arrived" in said(
-        measured, 2
+    assert (
+        "flow0_utility_pf and flow0_utility_mpdf leave out 1 of 10 samples in which nothing arrived"
+        in warning_texts(measured, 2)
     )
     # Three samples of flow 0 alone, six of both, one of flow 1.
     assert value["agg_utility_pf"] == pytest.approx((3 + 2 * 6 + 1) / 10 * math.log(0.08))
@@ -156,14 +157,18 @@ def test_a_kernel_that_does_not_tell(tmp_path: Path) -> None:
     (tmp_path / "flow1/server/tcp.csv").write_text("\n".join([tcp_rows()[0], *rows]) + "\n")
     measured_run = measure(tmp_path, run)
     assert measured_run.value("timeouts", 1) is None and measured_run.value("retransmissions", 1) == 4
-    assert "timeouts of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured_run)
+    assert "timeouts of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in warning_texts(
+        measured_run
+    )
     (tmp_path / "flow1/server/tcp.csv").unlink()
     measured_run = measure(tmp_path, run)
     names = set(by_name(measured_run, 2))
     assert not {f"flow1_{name}" for name in ("mean_cwnd", "mean_srtt", "retransmissions", "mean_throughput_l7")} & names
     assert "agg_in_flight" not in names and "flow1_mean_throughput" in names
-    assert "flow1/server/tcp.csv is missing" in said(measured_run)
-    assert "mean_cwnd of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured_run)
+    assert "flow1/server/tcp.csv is missing" in warning_texts(measured_run)
+    assert "mean_cwnd of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in warning_texts(
+        measured_run
+    )
 
 
 def test_drops_by_cause(tmp_path: Path) -> None:
@@ -189,8 +194,9 @@ def test_fairness_among_the_responsive(tmp_path: Path) -> None:
     assert measured_run.value("product_means_responsive") == pytest.approx(y * y)
     # Nothing tells of flow 2, so the sum over flows is not known.
     assert measured_run.value("agg_in_flight") is None
-    assert "agg_in_flight and agg_utilisation_bdp: left out, the sender of flow 2 does not tell in_flight" in said(
-        measured_run, 3
+    assert (
+        "agg_in_flight and agg_utilisation_bdp: left out, the sender of flow 2 does not tell in_flight"
+        in warning_texts(measured_run, 3)
     )
 
 
@@ -242,7 +248,7 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
         measured_run.value("flow_completion_time", 0) is None and measured_run.value("completion", 0, "first") is None
     )
     assert measured_run.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
-    assert "flow_completion_time of flow 0: left out, it did not come to its end" in said(measured_run)
+    assert "flow_completion_time of flow 0: left out, it did not come to its end" in warning_texts(measured_run)
 
 
 def test_what_a_kernel_tells_of_its_windows_and_buffers(tmp_path: Path) -> None:
@@ -259,11 +265,11 @@ def test_what_a_kernel_tells_of_its_windows_and_buffers(tmp_path: Path) -> None:
     alone = make_run(scenario={**SCENARIO, "flows": [flow]}, transfers=run.transfers[:1])
     linux = implementation("linux", protocols=["tcp"])
     cell = alone.cell.model_copy(update={"client": linux, "server": linux})
-    found = {
+    figures = {
         (observation.role, observation.parameter): observation.value
         for observation in observe(RunView(tmp_path, alone.model_copy(update={"cell": cell})))
     }
-    assert found == {
+    assert figures == {
         ("server", "initial_cwnd"): 12, ("server", "tcp_wmem_max"): 0.5, ("client", "initial_rwnd"): 64,
         ("client", "tcp_rmem_max"): 256000,
     }  # fmt: skip
@@ -311,8 +317,8 @@ def test_losses_of_a_trace_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(qlog, "read_losses", counting)
     measured_run = measure(tmp_path, _recorded(tmp_path))
     assert len(read) == 1
-    told = [measured_run.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
-    assert told == [3, 2, 500]
+    figures = [measured_run.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
+    assert figures == [3, 2, 500]
 
 
 def test_a_recorded_run(tmp_path: Path) -> None:
@@ -421,5 +427,5 @@ def test_a_flow_that_begins_late_is_told(
     run = write_three_flows(tmp_path)
     later = {"kind": "tcp", "start": asked, "stop": 1.0}
     write_lab(tmp_path, [{"kind": "udp", "stop": 1.0}, later, later])
-    found = [line for line in measure(tmp_path, run).warnings if "later than asked" in line]
-    assert found == ([f"flows 1, 2 began later than asked, by {late} s at most"] if late else [])
+    warnings = [line for line in measure(tmp_path, run).warnings if "later than asked" in line]
+    assert warnings == ([f"flows 1, 2 began later than asked, by {late} s at most"] if late else [])

@@ -11,11 +11,11 @@ from harness.analysis.metrics import measure
 from harness.analysis.metrics.registry import declared_metrics
 from harness.outcome import Handover, MeasuredRun, Run
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
-from tests.unit.moving_run import DELAY, MOVE, Story, Told
+from tests.unit.moving_run import DELAY, MOVE, RecoveryMetrics, Story
 
 #: (after the server's first event, which is at 20 ms): old path, then what a stack might tell.
 INITIAL, BEFORE = 12_000, 400_000
-OLD: Told = [
+OLD: RecoveryMetrics = [
     (0, {"congestion_window": INITIAL, "smoothed_rtt": 333.0}),
     (40, {"congestion_window": 2 * INITIAL, "smoothed_rtt": 40.0, "latest_rtt": 40.0}),
     (300, {"congestion_window": BEFORE, "smoothed_rtt": 40.5, "latest_rtt": 41.0, "ssthresh": 200_000}),
@@ -24,7 +24,7 @@ OLD: Told = [
 AT = MOVE + 16 - 20
 
 
-def told(folder: Path, story: Story, *later: tuple[float, Mapping[str, float]]) -> MeasuredRun:
+def measure_story(folder: Path, story: Story, *later: tuple[float, Mapping[str, float]]) -> MeasuredRun:
     return measure(folder, story.write(folder, [*OLD, *later]))
 
 
@@ -99,13 +99,13 @@ def test_a_port_that_is_rewritten(tmp_path: Path) -> None:
 
 
 def test_data_that_comes_twice_was_sent_again_without_need(tmp_path: Path) -> None:
-    assert value(measure(tmp_path / "a", _made(tmp_path / "a", Story())), "spurious_retransmissions") == 0
+    assert value(measure(tmp_path / "a", _write_story(tmp_path / "a", Story())), "spurious_retransmissions") == 0
     # The first of these is before the move.
     twice = Story(retransmissions=(300, 620, 700))
-    assert value(measure(tmp_path / "b", _made(tmp_path / "b", twice)), "spurious_retransmissions") == 2
+    assert value(measure(tmp_path / "b", _write_story(tmp_path / "b", twice)), "spurious_retransmissions") == 2
 
 
-def _made(folder: Path, story: Story) -> Run:
+def _write_story(folder: Path, story: Story) -> Run:
     folder.mkdir()
     return story.write(folder)
 
@@ -121,7 +121,7 @@ def test_without_keys_what_is_in_packets_is_not_known(tmp_path: Path) -> None:
 
 def test_every_metric_of_moves_is_there_or_why_it_is_not(tmp_path: Path) -> None:
     after = {"congestion_window": INITIAL, "smoothed_rtt": 10.2, "latest_rtt": 10.2}
-    measured_run = told(tmp_path, Story(until=2600), (AT + 11, after))
+    measured_run = measure_story(tmp_path, Story(until=2600), (AT + 11, after))
     named = {measurement.name for measurement in measured_run.measurements if measurement.move == 1}
     assert named == {name for name, metric in declared_metrics().items() if metric.layer == "move"}
     assert {
@@ -134,7 +134,7 @@ def test_every_metric_of_moves_is_there_or_why_it_is_not(tmp_path: Path) -> None
 
 def test_a_window_that_starts_again(tmp_path: Path) -> None:
     after = {"congestion_window": INITIAL, "ssthresh": 1e12, "smoothed_rtt": 10.2, "latest_rtt": 10.2}
-    measured_run = told(tmp_path, Story(), (AT + 11, after), (AT + 60, {"congestion_window": 30_000}))
+    measured_run = measure_story(tmp_path, Story(), (AT + 11, after), (AT + 60, {"congestion_window": 30_000}))
     handover = answer(measured_run)
     assert handover.window == "reset", handover.window_evidence
     assert (value(measured_run, "cwnd_before"), value(measured_run, "cwnd_after")) == (BEFORE, INITIAL)
@@ -143,7 +143,7 @@ def test_a_window_that_starts_again(tmp_path: Path) -> None:
 
 
 def test_the_trace_through_a_move(tmp_path: Path) -> None:
-    handover = answer(told(tmp_path, Story(), (AT + 11, {"congestion_window": INITIAL, "smoothed_rtt": 10.2})))
+    handover = answer(measure_story(tmp_path, Story(), (AT + 11, {"congestion_window": INITIAL, "smoothed_rtt": 10.2})))
     moments = range(TRACE_FROM, TRACE_TO + 1, TRACE_STEP)
     # It is told at 527 ms.
     assert list(handover.window_trace) == [BEFORE if moment < 30 else INITIAL for moment in moments]
@@ -151,7 +151,7 @@ def test_the_trace_through_a_move(tmp_path: Path) -> None:
 
 
 def test_a_window_that_is_kept(tmp_path: Path) -> None:
-    measured_run = told(
+    measured_run = measure_story(
         tmp_path, Story(), (AT + 11, {"congestion_window": BEFORE + 1252}), (AT + 60, {"congestion_window": 5e5})
     )
     assert answer(measured_run).window == "kept"
@@ -160,7 +160,7 @@ def test_a_window_that_is_kept(tmp_path: Path) -> None:
 
 def test_a_window_that_becomes_what_a_rule_says(tmp_path: Path) -> None:
     """Back to the initial one, and on the first sample to (40 - 10) / 40 of what it was."""
-    measured_run = told(
+    measured_run = measure_story(
         tmp_path, Story(), (AT, {"congestion_window": INITIAL}), (AT + 11, {"congestion_window": 0.75 * BEFORE})
     )
     assert answer(measured_run).window == "kept a share", answer(measured_run).window_evidence
@@ -168,68 +168,71 @@ def test_a_window_that_becomes_what_a_rule_says(tmp_path: Path) -> None:
 
 
 def test_a_leap_that_the_stack_makes_at_its_own_start_is_none_of_the_move(tmp_path: Path) -> None:
-    start: Told = [(0, OLD[0][1]), (40, {"congestion_window": 6 * INITIAL}), *OLD[2:]]
-    later: Told = [(AT, {"congestion_window": INITIAL}), (AT + 11, {"congestion_window": 6 * INITIAL})]
+    start: RecoveryMetrics = [(0, OLD[0][1]), (40, {"congestion_window": 6 * INITIAL}), *OLD[2:]]
+    later: RecoveryMetrics = [(AT, {"congestion_window": INITIAL}), (AT + 11, {"congestion_window": 6 * INITIAL})]
     measured_run = measure(tmp_path, Story().write(tmp_path, [*start, *later]))
     assert answer(measured_run).window == "reset", answer(measured_run).window_evidence
 
 
 def test_controllers_of_both_paths_in_one_trace_are_told_apart(tmp_path: Path) -> None:
     """quiche's qlog does not say whose a window is: the old path's is told in between."""
-    told_by_turns: Told = [
+    told_by_turns: RecoveryMetrics = [
         (AT, {"congestion_window": INITIAL, "smoothed_rtt": 333.0}),
         (AT + 5, {"congestion_window": BEFORE + 1252, "smoothed_rtt": 40.5}),
         (AT + 11, {"congestion_window": INITIAL + 1252, "smoothed_rtt": 10.2}),
     ]
-    handover = answer(told(tmp_path, Story(), *told_by_turns))
+    handover = answer(measure_story(tmp_path, Story(), *told_by_turns))
     assert (handover.window, handover.rtt) == ("reset", "reset"), handover.window_evidence
 
 
 def test_a_reset_that_is_told_late_is_found(tmp_path: Path) -> None:
     """Some 12 packets were acknowledged by then."""
-    assert answer(told(tmp_path, Story(), (AT + 35, {"congestion_window": INITIAL + 9_000}))).window == "reset"
+    assert answer(measure_story(tmp_path, Story(), (AT + 35, {"congestion_window": INITIAL + 9_000}))).window == "reset"
     (tmp_path / "other").mkdir()
-    handover = answer(told(tmp_path / "other", Story(), (AT + 35, {"congestion_window": INITIAL + 60_000})))
+    handover = answer(measure_story(tmp_path / "other", Story(), (AT + 35, {"congestion_window": INITIAL + 60_000})))
     assert handover.window == "kept a share"
 
 
 def test_a_reset_behind_a_reduction_is_found(tmp_path: Path) -> None:
     """Packets that are overtaken on the shorter path count as lost until the stack goes over to it."""
-    steps: Told = [(AT - 4, {"congestion_window": 0.7 * BEFORE}), (AT + 11, {"congestion_window": INITIAL})]
-    assert answer(told(tmp_path, Story(), *steps)).window == "reset"
+    steps: RecoveryMetrics = [(AT - 4, {"congestion_window": 0.7 * BEFORE}), (AT + 11, {"congestion_window": INITIAL})]
+    assert answer(measure_story(tmp_path, Story(), *steps)).window == "reset"
 
 
 def test_a_reduction_without_a_loss_is_one_all_the_same(tmp_path: Path) -> None:
-    handover = answer(told(tmp_path, Story(), (AT + 11, {"congestion_window": 0.5 * BEFORE})))
+    handover = answer(measure_story(tmp_path, Story(), (AT + 11, {"congestion_window": 0.5 * BEFORE})))
     assert (handover.window, "50%" in handover.window_evidence) == ("kept", True)
 
 
 def test_a_window_that_the_old_path_s_acknowledgements_feed_was_set_back(tmp_path: Path) -> None:
     """As msquic's: what was under way by the old path counts for the new one."""
-    fed: Told = [(AT + 2 * i, {"congestion_window": INITIAL + 67_000 * i}) for i in range(6)]
-    handover = answer(told(tmp_path, Story(), *fed))
+    fed: RecoveryMetrics = [(AT + 2 * i, {"congestion_window": INITIAL + 67_000 * i}) for i in range(6)]
+    handover = answer(measure_story(tmp_path, Story(), *fed))
     assert handover.window == "reset", handover.window_evidence
     assert "more than was acknowledged" in handover.window_evidence
 
 
 def test_larger_datagrams_are_no_leap(tmp_path: Path) -> None:
-    steps: Told = [(AT, {"congestion_window": INITIAL}), (AT + 11, {"congestion_window": INITIAL / 1200 * 1452 + 1452})]
-    assert answer(told(tmp_path, Story(), *steps)).window == "reset"
+    steps: RecoveryMetrics = [
+        (AT, {"congestion_window": INITIAL}),
+        (AT + 11, {"congestion_window": INITIAL / 1200 * 1452 + 1452}),
+    ]
+    assert answer(measure_story(tmp_path, Story(), *steps)).window == "reset"
 
 
 def test_a_window_that_losses_take(tmp_path: Path) -> None:
-    steps: Told = [
+    steps: RecoveryMetrics = [
         (AT + 11 + i, {"congestion_window": size}) for i, size in enumerate((200_000, 100_000, 50_000, 9_000))
     ]
-    handover = answer(told(tmp_path, Story("interface"), *steps))
+    handover = answer(measure_story(tmp_path, Story("interface"), *steps))
     assert handover.window == "collapsed by loss", handover.window_evidence
     # Where nothing was lost it was not that.
     (tmp_path / "other").mkdir()
-    assert answer(told(tmp_path / "other", Story("migrate"), *steps)).window == "kept a share"
+    assert answer(measure_story(tmp_path / "other", Story("migrate"), *steps)).window == "kept a share"
 
 
 def test_one_reduction_by_a_loss_is_no_answer_to_the_move(tmp_path: Path) -> None:
-    measured_run = told(
+    measured_run = measure_story(
         tmp_path, Story("interface"), (AT + 11, {"congestion_window": 0.7 * BEFORE, "ssthresh": 0.7 * BEFORE})
     )
     assert answer(measured_run).window == "kept"
@@ -237,7 +240,7 @@ def test_one_reduction_by_a_loss_is_no_answer_to_the_move(tmp_path: Path) -> Non
 
 
 def test_a_small_window_may_be_set_up_to_the_initial_one(tmp_path: Path) -> None:
-    before: Told = [*OLD[:2], (300, {"congestion_window": 5_000})]
+    before: RecoveryMetrics = [*OLD[:2], (300, {"congestion_window": 5_000})]
     up = measure(tmp_path, Story().write(tmp_path, [*before, (AT + 11, {"congestion_window": INITIAL})]))
     assert answer(up).window == "reset"
     (tmp_path / "other").mkdir()
@@ -248,7 +251,7 @@ def test_a_small_window_may_be_set_up_to_the_initial_one(tmp_path: Path) -> None
 
 
 def test_a_window_that_grows_past_an_initial_one_is_kept(tmp_path: Path) -> None:
-    before: Told = [*OLD[:2], (300, {"congestion_window": INITIAL + 3_000})]
+    before: RecoveryMetrics = [*OLD[:2], (300, {"congestion_window": INITIAL + 3_000})]
     grown = measure(tmp_path, Story().write(tmp_path, [*before, (AT + 11, {"congestion_window": INITIAL + 4_000})]))
     assert answer(grown).window == "kept"
 
@@ -263,7 +266,7 @@ def test_a_window_that_was_an_initial_one_does_not_tell(tmp_path: Path) -> None:
 
 
 def test_an_estimate_that_begins_anew(tmp_path: Path) -> None:
-    measured_run = told(tmp_path, Story(), (AT + 11, {"smoothed_rtt": 10.5, "latest_rtt": 10.5}))
+    measured_run = measure_story(tmp_path, Story(), (AT + 11, {"smoothed_rtt": 10.5, "latest_rtt": 10.5}))
     handover = answer(measured_run)
     assert handover.rtt == "reset", handover.rtt_evidence
     assert (value(measured_run, "srtt_before"), value(measured_run, "srtt_after")) == (40.5, 10.5)
@@ -277,7 +280,7 @@ def test_an_estimate_that_goes_on_from_the_old(tmp_path: Path) -> None:
     for i in range(24):
         estimate += (10 - estimate) / 8
         steps.append((AT + 11 + 10 * i, {"smoothed_rtt": estimate, "latest_rtt": 10.0 + i / 100}))
-    measured_run = told(tmp_path, Story(), *steps)
+    measured_run = measure_story(tmp_path, Story(), *steps)
     assert answer(measured_run).rtt == "carried over", answer(measured_run).rtt_evidence
     # 7/8 of the difference is left after each: from 30.5 ms to 2 ms in 21 steps.
     assert value(measured_run, "rtt_estimate_off") == pytest.approx(22 + 20 * 10)
@@ -285,13 +288,13 @@ def test_an_estimate_that_goes_on_from_the_old(tmp_path: Path) -> None:
 
 def test_samples_of_packets_sent_before_the_switch_are_the_old_path_s(tmp_path: Path) -> None:
     mixed = [(AT + 4 + i, {"latest_rtt": 36.0 + i}) for i in range(3)]
-    measured_run = told(tmp_path, Story(), *mixed, (AT + 11, {"latest_rtt": 10.2, "smoothed_rtt": 30.0}))
+    measured_run = measure_story(tmp_path, Story(), *mixed, (AT + 11, {"latest_rtt": 10.2, "smoothed_rtt": 30.0}))
     assert value(measured_run, "old_path_samples") == 3
 
 
 def test_paths_of_one_round_trip_do_not_tell(tmp_path: Path) -> None:
     story = Story("nat-port")
-    handover = answer(told(tmp_path, story, (AT + 60, {"smoothed_rtt": 40.6, "latest_rtt": 40.2})))
+    handover = answer(measure_story(tmp_path, story, (AT + 60, {"smoothed_rtt": 40.6, "latest_rtt": 40.2})))
     assert handover.rtt == "unknown"
     assert "40.0 ms, too" in handover.rtt_evidence
 
@@ -302,8 +305,8 @@ def test_paths_of_one_round_trip_do_not_tell(tmp_path: Path) -> None:
 def test_a_move_after_the_end_is_not_observed(tmp_path: Path) -> None:
     measured_run = measure(tmp_path, Story(until=400, obeys=False).write(tmp_path, OLD))
     assert any(
-        one.startswith("move1: migrate at 0.5 s is not observed: it came 0.082 s after")
-        for one in measured_run.warnings
+        warning.startswith("move1: migrate at 0.5 s is not observed: it came 0.082 s after")
+        for warning in measured_run.warnings
     )
     assert not [measurement for measurement in measured_run.measurements if measurement.move is not None]
     assert "after the end of the transfer" in why(measured_run, "handover_throughput")
@@ -312,7 +315,7 @@ def test_a_move_after_the_end_is_not_observed(tmp_path: Path) -> None:
 
 def test_a_path_that_nothing_went_by_has_no_capacity_to_use(tmp_path: Path) -> None:
     measured_run = measure(tmp_path, Story(obeys=False, cut_off=True).write(tmp_path))
-    assert not [one for one in measured_run.warnings if "failed" in one]
+    assert not [warning for warning in measured_run.warnings if "failed" in warning]
     absent = next(absence for absence in measured_run.absent if absence.metric == "utilisation_bandwidth")
     assert absent.why == "nothing went by a path that its client was to be on"
 

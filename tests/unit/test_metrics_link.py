@@ -112,8 +112,8 @@ def test_a_serial_link_is_replayed_to_the_packet(tmp_path: Path) -> None:
 def test_a_bucket_is_no_serial_link(tmp_path: Path, asked: Link, real: Link, sentence: str) -> None:
     """A packet of 1294 bytes takes 1.04 ms by itself, and two frames of credit are 2.4 ms of queue."""
     link = prove(tmp_path, Recipe(asked, asked, actual=real, actual_up=real))
-    found = (*link.problems, f"packets left {link.to_client.lateness_p99_ms:.1f} ms late")
-    assert sentence in found
+    sentences = (*link.problems, f"packets left {link.to_client.lateness_p99_ms:.1f} ms late")
+    assert sentence in sentences
 
 
 def test_a_bucket_that_is_large_beside_the_path_is_worth_a_caution(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_another_link_is_found_out(tmp_path: Path, recipe: Recipe, sentence: str
     assert sentence in link.problems
 
 
-def changing(at: float, late: float, told: float) -> Recipe:
+def changing(at: float, late: float, event_delay: float) -> Recipe:
     """From 10 to 4 Mbit/s; the kernel changed `late` s after it was due, the event says `told` s after it did."""
     moment = T0 + round((at + late) * 1e9)
-    event = {"event": "change", "index": 0, "at": at, "t": moment / 1e9 + told}
+    event = {"event": "change", "index": 0, "at": at, "t": moment / 1e9 + event_delay}
     return Recipe(
         actual=Link(rate_after=(moment, 4_000_000)), load=1.1,
         changes=({"at": at, "to_client": {"rate_bps": 4_000_000}, "to_server": None},), change_events=(event,),
@@ -191,33 +191,33 @@ def changing(at: float, late: float, told: float) -> Recipe:
 
 
 def test_a_change_of_rate(tmp_path: Path) -> None:
-    link = prove(tmp_path, changing(1.5, late=0.002, told=0.0))
+    link = prove(tmp_path, changing(1.5, late=0.002, event_delay=0.0))
     assert link.valid and list(link.changes_late_ms) == pytest.approx([2], abs=0.01)
     assert link.to_client.rate_mbps == pytest.approx(10, rel=1e-6)  # that of the first phase
 
 
 def test_an_event_that_is_reported_late_is_calibrated(tmp_path: Path) -> None:
-    link = prove(tmp_path, changing(1.5, late=0.002, told=0.008))
+    link = prove(tmp_path, changing(1.5, late=0.002, event_delay=0.008))
     assert link.valid and link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.6)  # else 12 ms
 
 
 def test_a_late_change(tmp_path: Path) -> None:
-    link = prove(tmp_path, changing(1.5, late=0.3, told=0.0))
+    link = prove(tmp_path, changing(1.5, late=0.3, event_delay=0.0))
     assert link.problems == ("change 0 was due at 1.500 s and took effect 300 ms later (tolerance 100 ms)",)
 
 
 def test_a_change_to_another_rate_or_never(tmp_path: Path) -> None:
     wrong = changing(1.5, 0.002, 0.0)
     wrong = replace(wrong, actual=Link(rate_after=(T0 + 1_502_000_000, 5_000_000)))
-    found = prove(tmp_path / "wrong", wrong).problems
-    assert any("of busy queue since change 0, asked 4.000 Mbit/s" in problem for problem in found)
+    problems = prove(tmp_path / "wrong", wrong).problems
+    assert any("of busy queue since change 0, asked 4.000 Mbit/s" in problem for problem in problems)
     never = prove(tmp_path / "never", replace(wrong, actual=Link(), change_events=()))
     assert never.problems == ("change 0 was due at 1.500 s and never took effect",)
 
 
 def test_a_change_behind_the_end_of_a_cold_start(tmp_path: Path) -> None:
     """The simulator counts the commands of a service process too: the path's first change is its second."""
-    recipe = changing(1.5, late=0.002, told=0.0)
+    recipe = changing(1.5, late=0.002, event_delay=0.0)
     cold = {"event": "change", "index": 0, "at": 1.0, "t": T0 / 1e9 + 1.0}
     own = {**recipe.change_events[0], "index": 1}
     link = prove(tmp_path, replace(recipe, change_events=(cold, own)))

@@ -15,7 +15,7 @@ from harness.analysis.metrics.registry import declared_metrics, measuring_functi
 from harness.analysis.run_view import RunView
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
-from tests.measurements import by_name, said
+from tests.measurements import by_name, warning_texts
 from tests.unit.captures import T0, Recipe, Traffic, make_run, write_run
 
 
@@ -85,7 +85,7 @@ def test_nothing_there(tmp_path: Path) -> None:
     measured = measure(tmp_path, make_run())
     assert measured.measurements == () and measured.link is not None and not measured.link.valid
     assert measured.link.problems[0].startswith("the path cannot be proven: ")
-    assert "lab.json is missing" in said(measured)
+    assert "lab.json is missing" in warning_texts(measured)
 
 
 NAMES = [
@@ -108,7 +108,7 @@ def test_one_damaged_artefact(tmp_path: Path, name: str, damage: str) -> None:
     measured = measure(tmp_path, run)
     assert measured.link is not None
     if damage == "missing":
-        assert f"{name} is missing" in said(measured)
+        assert f"{name} is missing" in warning_texts(measured)
     if "trace" not in name and name not in ("lab.json", "growth.csv"):
         assert measured.value("completion", 0) is not None and measured.link.valid
     if name in ("lab.json",):
@@ -126,7 +126,7 @@ def test_captures_without_the_flow(tmp_path: Path) -> None:
         "the captures hold no datagram of the servers, but the clients received 3000000 B",
     )
     assert measured.value("completion", 0) is None
-    assert any("no datagram of the client was captured" in warning for warning in said(measured))
+    assert any("no datagram of the client was captured" in warning for warning in warning_texts(measured))
 
 
 def test_a_client_that_writes_in_lumps(tmp_path: Path) -> None:
@@ -134,7 +134,8 @@ def test_a_client_that_writes_in_lumps(tmp_path: Path) -> None:
     assert measured.value("completion", 0) is not None
     assert measured.value("milestone_1MB", 0) is None
     assert any(
-        w.startswith("milestone_1MB is left out: the client writes its file in lumps of 1.5 MB") for w in said(measured)
+        w.startswith("milestone_1MB is left out: the client writes its file in lumps of 1.5 MB")
+        for w in warning_texts(measured)
     )
 
 
@@ -149,11 +150,11 @@ def test_wide_brackets(tmp_path: Path) -> None:
     grow(tmp_path, (0.0, 0), *steps, (3.3, 3_000_000))
     measured = measure(tmp_path, run)
     assert measured.value("milestone_1MB", 0) == pytest.approx(1.25)
-    assert "milestone_1MB is known to ±50 ms only" in said(measured)
+    assert "milestone_1MB is known to ±50 ms only" in warning_texts(measured)
     grow(tmp_path, (0.0, 0), (0.9, 900_000), (1.3, 1_200_000), (3.1, 2_900_000), (3.2, 3_000_000))
     measured = measure(tmp_path, run)
     assert measured.value("milestone_1MB", 0) is None and measured.value("completion", 0) == pytest.approx(3.15)
-    assert any(warning.startswith("milestone_1MB is left out") for warning in said(measured))
+    assert any(warning.startswith("milestone_1MB is left out") for warning in warning_texts(measured))
 
 
 def test_a_file_that_is_sized_in_advance(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_file_that_is_sized_in_advance(tmp_path: Path) -> None:
     grow(tmp_path, (0.29, 0), (0.3, 3_000_000))
     measured = measure(tmp_path, run)
     assert measured.value("completion", 0) is None and measured.value("milestone_2MB", 0) is None
-    assert any("the client sizes it in advance" in warning for warning in said(measured))
+    assert any("the client sizes it in advance" in warning for warning in warning_texts(measured))
 
 
 def test_an_unfinished_transfer_keeps_its_milestones(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.
         __import__("harness.analysis.metrics.registry", fromlist=["x"])._MEASURING, "aaa.broken", broken
     )
     measured = measure(tmp_path, write_run(tmp_path, Recipe(packets=300, size=300_000)))
-    assert "aaa.broken failed: ZeroDivisionError: oh" in said(measured)
+    assert "aaa.broken failed: ZeroDivisionError: oh" in warning_texts(measured)
     assert measured.value("completion", 0) is not None
 
 
@@ -237,7 +238,7 @@ def test_a_caution_about_a_cut_capture(tmp_path: Path) -> None:
     lab = json.loads((tmp_path / "lab.json").read_text())
     assert lab["schema"] == 1
     measured = measure(tmp_path, run)
-    assert any(w.startswith("the left capture ends inside a packet") for w in said(measured))
+    assert any(w.startswith("the left capture ends inside a packet") for w in warning_texts(measured))
     assert measured.link is not None and measured.link.valid
 
 

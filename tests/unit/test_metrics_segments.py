@@ -101,7 +101,7 @@ def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path
     assert {name: leg.ack_delay_ns / MS for name, leg in legs.items()} == pytest.approx({"b": 10, "a": 100})
     # Behind the last proxy nobody else could answer.
     assert {name: leg.is_split for name, leg in legs.items()} == {"b": None, "a": True}
-    assert not [one for one in prove(view)[0].problems if "split" in one]
+    assert not [problem for problem in prove(view)[0].problems if "split" in problem]
 
 
 @pytest.mark.parametrize("kind", ["tcp", "https"])
@@ -111,7 +111,7 @@ def test_a_connection_that_is_not_split_spoils_the_run(tmp_path: Path, kind: str
     legs = {leg.segment: leg for leg in legs_of(view, view.lab.flows[0])}
     assert legs["a"].ack_delay_ns / MS == pytest.approx(110)
     assert legs["a"].is_split is False
-    problems = [one for one in prove(view)[0].problems if "split" in one]
+    problems = [problem for problem in prove(view)[0].problems if "split" in problem]
     assert problems == [
         "proxy0 did not split the TCP connections of flow 0 from port 5202",
         "a: data of flow 0 were acknowledged after 110.0 ms at the soonest, and the next proxy is 100.0 ms away: "

@@ -15,7 +15,7 @@ from harness.analysis.timeseries.grid import bin_sums, last_values
 from harness.execution.measured_store import StoredResults
 from harness.outcome import MeasuredRun, Run
 from harness.store.results import Store
-from tests.measurements import by_name, said
+from tests.measurements import by_name, warning_texts
 from tests.unit.captures import T0, Packet, Recipe, make_run, write_run
 from tests.unit.shared_flows import MS, SCENARIO, Passing, transfer, write_captures, write_lab, write_two_flows
 
@@ -89,8 +89,8 @@ def test_the_queue(series: RunSeries) -> None:
         expected_delay[t] = last if expected_packets[t] else 0
     expected_delay[0.06] = 0  # nothing had left yet
     expected_delay[0.62] = 42  # the datagram before was dropped
-    found = {name: values(series, BOTTLENECK, name) for name in ("queue_length", "queue_packets", "queue_delay")}
-    within = {name: {t: value for t, value in points.items() if t < 1} for name, points in found.items()}
+    queue_series = {name: values(series, BOTTLENECK, name) for name in ("queue_length", "queue_packets", "queue_delay")}
+    within = {name: {t: value for t, value in points.items() if t < 1} for name, points in queue_series.items()}
     assert within["queue_length"] == expected_bytes
     assert within["queue_packets"] == expected_packets
     assert within["queue_delay"] == pytest.approx(expected_delay)
@@ -281,15 +281,17 @@ def test_a_sender_s_trace(tmp_path: Path) -> None:
     assert value["mean_throughput_l7"] == pytest.approx(40_000 * 8 / 0.5 / 1e6)
     assert value["utilisation_bdp"] == pytest.approx(value["mean_in_flight"] * 1292 / (10e6 / 8 * 0.02))
     assert not {"completion", "goodput", "agg_throughput", "jain_means", "mean_delivery_rate"} & set(value)
-    assert "mean_delivery_rate of flow 0: left out, acknowledgements of QUIC are encrypted" in said(measured)
+    assert "mean_delivery_rate of flow 0: left out, acknowledgements of QUIC are encrypted" in warning_texts(measured)
 
 
 def test_what_a_trace_does_not_say_is_absent(tmp_path: Path) -> None:
     measured = write_quic(tmp_path, [TRACE[0], '{"time":1,"name":"transport:packet_sent","data":{}}'])
     names = set(by_name(measured))
     assert not {"mean_cwnd", "mean_srtt", "timeouts", "mean_recovery_time", "network_power"} & names
-    assert "mean_cwnd of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured)
-    assert "timeouts of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured)
+    assert "mean_cwnd of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in warning_texts(
+        measured
+    )
+    assert "timeouts of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in warning_texts(measured)
     value = by_name(measured)
     assert value["retransmissions"] == 0  # the path dropped nothing
 
@@ -322,7 +324,7 @@ def test_a_flow_that_never_came(tmp_path: Path) -> None:
     write_captures(tmp_path, [item for item in passing() if item.packet.flow == 0])
     measured, frame = measure_with_series(tmp_path, run)
     assert frame is not None and set(frame["flow"]) == {0, BOTTLENECK, NETWORK}
-    assert "nothing of flow 1 arrived at its receiver's side: it has no metrics" in said(measured)
+    assert "nothing of flow 1 arrived at its receiver's side: it has no metrics" in warning_texts(measured)
     assert not any(name.startswith(("flow1_mean", "jain")) for name in by_name(measured, 2))
 
 

@@ -22,10 +22,10 @@ KNOWN = {name: implementation for name, (implementation, _) in catalogue().imple
 CLIENT = "picoquic"
 
 
-def handover(**told: Any) -> Handover:
+def handover(**overrides: Any) -> Handover:
     known = {"flow": 0, "transfer": "first", "move": 1, "at": 1.5, "how": "migrate", "path": "b"}
     seen = {"address_changed": True, "port_changed": True, "destination_id_changed": True, "probed": True}
-    return Handover.model_validate({**known, **seen, **told})
+    return Handover.model_validate({**known, **seen, **overrides})
 
 
 def result(server: str, *runs: Handover) -> CellResult:
@@ -34,19 +34,21 @@ def result(server: str, *runs: Handover) -> CellResult:
     request = Request([scenario], [KNOWN[CLIENT]], [KNOWN[server]], engine="virtual")
     (cell,) = build_matrix(request, images(CLIENT, server), SIM, KNOWN)
     values = {"move1_cwnd_before": 280_000.0, "move1_cwnd_after": 12_000.0, "move1_delivery_gap": 3.5}
-    made = tuple(
+    measured_runs = tuple(
         (
             Run(cell=cell, repetition=number, outcome=Outcome(status="completed"), started_at="2026-11-22"),
             MeasuredRun(
                 version=VERSION,
                 link=LinkProof(valid=True),
-                moves=(one,),
-                measurements=tuple(measurement(name, value) for name, value in values.items() if not one.why_not),
+                moves=(move,),
+                measurements=tuple(measurement(name, value) for name, value in values.items() if not move.why_not),
             ),
         )
-        for number, one in enumerate(runs)
+        for number, move in enumerate(runs)
     )
-    return CellResult(cell, made, judge(cell.scenario, made, []), tuple(Path("x") for _ in made))
+    return CellResult(
+        cell, measured_runs, judge(cell.scenario, measured_runs, []), tuple(Path("x") for _ in measured_runs)
+    )
 
 
 RESET = handover(window="reset", rtt="reset", window_evidence="280,000 B → 12,000 B in a step", old_samples=0)
@@ -99,7 +101,7 @@ def test_the_table_and_its_json() -> None:
     assert "begins anew" in text and "280 → 12" in text
     assert "not observed in 1 of 2 runs: it came 0.082 s after" in text
     content = document.data
-    assert [(one["server"], len(one["runs"]), one["not_observed"]) for one in content["moves"]] == [
+    assert [(entry["server"], len(entry["runs"]), entry["not_observed"]) for entry in content["moves"]] == [
         ("quic-go", 1, [late.why_not]),
         ("quiche", 0, [late.why_not]),
     ]

@@ -35,20 +35,20 @@ def _run(answer: Callable[[Settings], float], budget: int = 1000, known: dict[Se
     try:
         wanted = next(going)
         while True:
-            asked += [one for one in wanted if one not in known]
-            known |= {one: answer(one) for one in wanted if one not in known}
-            wanted = going.send({one: known[one] for one in wanted})
+            asked += [settings for settings in wanted if settings not in known]
+            known |= {settings: answer(settings) for settings in wanted if settings not in known}
+            wanted = going.send({settings: known[settings] for settings in wanted})
     except StopIteration as stopped:
         return stopped.value, asked
 
 
 def _needs(*wanted: tuple[str, object]) -> Callable[[Settings], float]:
     """A set meets the objectives that has all of these; each brings it nearer."""
-    return lambda one: 1.5 ** (len(wanted) - sum(setting in one for setting in wanted))
+    return lambda settings: 1.5 ** (len(wanted) - sum(setting in settings for setting in wanted))
 
 
 def test_nothing_needs_to_be_told() -> None:
-    reached, asked = _run(lambda one: 0.9)
+    reached, asked = _run(lambda settings: 0.9)
     assert (reached.answer, reached.settings, asked) == ("cheapest", NO_SETTINGS, [NO_SETTINGS])
 
 
@@ -64,19 +64,19 @@ def test_two_settings_are_the_cheapest_where_no_single_one_is_enough() -> None:
 def test_a_set_that_single_settings_do_not_promise_is_found_all_the_same() -> None:
     """Each alone makes it worse."""
     wanted = frozenset({("window", 32), ("rtt", "600 ms")})
-    reached, asked = _run(lambda one: 0.8 if one == wanted else 1.2 + 0.1 * len(one))
+    reached, asked = _run(lambda settings: 0.8 if settings == wanted else 1.2 + 0.1 * len(settings))
     assert (reached.answer, reached.settings) == ("cheapest", wanted)
     assert len(asked) < 18
 
 
 def test_none_is_said_when_every_set_has_failed() -> None:
-    reached, asked = _run(lambda one: 1.1 + 0.1 * len(one))
+    reached, asked = _run(lambda settings: 1.1 + 0.1 * len(settings))
     assert (reached.answer, reached.settings, reached.tried_count) == ("none", NO_SETTINGS, 18)
     assert len(set(asked)) == 18
 
 
 def test_the_budget_leaves_it_open() -> None:
-    reached, asked = _run(lambda one: 2.0 - 0.1 * len(one), budget=10)
+    reached, asked = _run(lambda settings: 2.0 - 0.1 * len(settings), budget=10)
     assert (reached.answer, len(asked), reached.total - reached.tried_count) == ("open", 10, 8)
     # A set was found, and a cheaper one may be there.
     needs = _needs(("window", 100), ("cc", "bbr"), ("rtt", "600 ms"))
@@ -105,7 +105,7 @@ def test_a_bound_decides_what_was_not_tried() -> None:
         for names in itertools.combinations(FACTORS, cost)
         for levels in itertools.product(*(FACTORS[name] for name in names))
     ]
-    allowed = {one: 1.2 for one in every if ("window", 100) in one}
+    allowed = {settings: 1.2 for settings in every if ("window", 100) in settings}
     assert (reached(tried | allowed).answer, reached(tried | allowed).excluded_count) == ("none", 7)
     # A set that does better than the bound says shows that it is none.
     assert (reached({**tried, NO_SETTINGS: 1.4}).answer, reached({**tried, NO_SETTINGS: 1.4}).excluded_count) == (
@@ -121,7 +121,7 @@ def test_a_bound_decides_what_was_not_tried() -> None:
             answer = dict.fromkeys(wanted, 2.0)
     except StopIteration as stopped:
         assert stopped.value.answer == "none"
-    assert len(asked) == 11 and all(("window", 100) in one for one in asked if len(one) > 1)
+    assert len(asked) == 11 and all(("window", 100) in settings for settings in asked if len(settings) > 1)
 
 
 def test_slow_start_bounds_what_a_window_can_reach() -> None:
@@ -142,10 +142,10 @@ def test_a_search_goes_on_where_it_stopped() -> None:
     needs = _needs(("window", 100), ("cc", "bbr"), ("rtt", "600 ms"))
     _, first = _run(needs, budget=8)
     whole, every = _run(needs)
-    again, rest = _run(needs, known={one: needs(one) for one in first})
+    again, rest = _run(needs, known={settings: needs(settings) for settings in first})
     assert again == whole
     assert [*first, *rest] == every
-    assert search_result(FACTORS, {one: needs(one) for one in every}) == whole
+    assert search_result(FACTORS, {settings: needs(settings) for settings in every}) == whole
     assert search_result(FACTORS, {}).answer == "open"
 
 
@@ -153,10 +153,10 @@ def test_a_search_goes_on_where_it_stopped() -> None:
 def test_what_is_called_the_cheapest_is_and_none_means_none(data: st.DataObject) -> None:
     every = [
         frozenset((name, level) for name, level in zip(FACTORS, levels, strict=True) if level is not None)
-        for levels in itertools.product(*((None, *one) for one in FACTORS.values()))
+        for levels in itertools.product(*((None, *levels_of_factor) for levels_of_factor in FACTORS.values()))
     ]
-    scores = {one: data.draw(st.sampled_from([0.5, 1.0, 1.1, 2.0, math.inf])) for one in every}
-    met = [one for one in every if scores[one] <= 1]
+    scores = {settings: data.draw(st.sampled_from([0.5, 1.0, 1.1, 2.0, math.inf])) for settings in every}
+    met = [settings for settings in every if scores[settings] <= 1]
     reached, asked = _run(scores.__getitem__)
     assert len(asked) == len(set(asked))
     assert reached.answer == ("cheapest" if met else "none")
@@ -169,5 +169,7 @@ def test_what_is_called_the_cheapest_is_and_none_means_none(data: st.DataObject)
     ("seconds", "expected"), [((2.0,), 2 / 3), ((6.0,), 2.0), ((), math.inf), ((2.0, 2.5, 3.5), math.nextafter(1, 2))]
 )
 def test_a_score_is_the_worst_objective(seconds: tuple[float, ...], expected: float) -> None:
-    cell_result = result("virtual", *(run(figures={"milestone_2MB": value}) for value in seconds), one=scenario())
+    cell_result = result(
+        "virtual", *(run(figures={"milestone_2MB": value}) for value in seconds), definition=scenario()
+    )
     assert score(cell_result.verdict) == expected

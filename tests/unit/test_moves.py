@@ -84,11 +84,11 @@ def test_a_path_may_move_a_client_between_its_connections() -> None:
 
 
 def test_a_path_is_lost_until_somebody_comes_to_it_again() -> None:
-    found = [
+    outages = [
         (path_loss.path, path_loss.at_ns / 1e9, path_loss.until_ns and path_loss.until_ns / 1e9)
         for path_loss in mobility.find_lost_paths(case(GO, BACK))
     ]
-    assert found == [("cellular", 1.2, 7.0), ("campus", 7.0, None)]
+    assert outages == [("cellular", 1.2, 7.0), ("campus", 7.0, None)]
 
 
 # --- the lab
@@ -153,8 +153,8 @@ def test_a_path_that_is_lost_says_so_to_nobody() -> None:
     program = lab(GO, BACK).simulators[0].program
     down, up = (change for change in program.changes if change.at_ns in (1_200_000_000, 7_000_000_000))
     assert ("tc", "qdisc", "replace", "dev", "left", "root", "blackhole") in down.commands
-    made = [command for command in program.setup if command[:5] == ("tc", "qdisc", "add", "dev", "left")]
-    assert [command for command in made if "root" in command] == [
+    qdiscs = [command for command in program.setup if command[:5] == ("tc", "qdisc", "add", "dev", "left")]
+    assert [command for command in qdiscs if "root" in command] == [
         command for command in up.commands if command[:3] == ("tc", "qdisc", "add") and "root" in command
     ]
     # What drops comes ahead of what redirects, and goes again.
@@ -167,8 +167,8 @@ def test_a_rebinding_changes_one_thing_at_a_time() -> None:
     built_lab = lab(
         {"at": "1 s", "how": "nat-port"}, {"at": "2 s", "how": "nat-address"}, {"at": "3 s", "how": "nat-port"}
     )  # fmt: skip
-    found = [(mapping.outer[0], mapping.port) for mapping in built_lab.simulators[0].program.mappings]
-    assert found == [("193.167.0.100", 10000), ("193.167.0.150", 10000), ("193.167.0.150", 10001)]
+    mappings = [(mapping.outer[0], mapping.port) for mapping in built_lab.simulators[0].program.mappings]
+    assert mappings == [("193.167.0.100", 10000), ("193.167.0.150", 10000), ("193.167.0.150", 10001)]
     seen = lab_summary(built_lab)["flows"][0]["client"]["addresses"]
     assert {"193.167.0.100", "193.167.0.150", "fd00:cafe:cafe:0::150"} <= set(seen)
     assert built_lab.simulators[1].program.mappings == ()
@@ -185,12 +185,12 @@ def test_a_path_that_nobody_loses_is_compiled_as_ever() -> None:
 
 
 def test_every_move_is_in_the_summary() -> None:
-    found = lab_summary(lab(GO, PORT, BACK))
-    assert [(move["at"], move["how"], move["path"]) for move in found["flows"][0]["moves"]] == [
+    summary = lab_summary(lab(GO, PORT, BACK))
+    assert [(move["at"], move["how"], move["path"]) for move in summary["flows"][0]["moves"]] == [
         (0.2, "migrate", "campus"), (5.0, "nat-port", "campus"), (6.0, "nat-port", "campus"),
         (7.0, "interface", "cellular"),
     ]  # fmt: skip
-    assert [(path["path"], path["outages"]) for path in found["paths"]] == [
+    assert [(path["path"], path["outages"]) for path in summary["paths"]] == [
         ("cellular", [{"from_ns": 1_200_000_000, "until_ns": 7_000_000_000}]),
         ("campus", [{"from_ns": 7_000_000_000, "until_ns": None}]),
     ]
@@ -241,14 +241,14 @@ RANGES = {
 
 def test_a_value_is_drawn_from_its_range_for_each_repetition() -> None:
     tested_scenario = case(draw=RANGES)
-    found = [sampling.sample_values(tested_scenario, seed) for seed in range(200)]
-    rates = sorted(float(each["paths.cellular.forward.rate"].split()[0]) for each in found)
-    assert len({tuple(each.values()) for each in found}) == 200
+    draws = [sampling.sample_values(tested_scenario, seed) for seed in range(200)]
+    rates = sorted(float(each["paths.cellular.forward.rate"].split()[0]) for each in draws)
+    assert len({tuple(each.values()) for each in draws}) == 200
     assert 100 <= rates[0] < 101 < 149 < rates[-1] <= 150
     assert sampling.sample_values(tested_scenario, 7) == sampling.sample_values(tested_scenario, 7)
-    settled = sampling.with_drawn_values(tested_scenario, found[0])
-    assert str(settled.paths["cellular"].forward.rate) == found[0]["paths.cellular.forward.rate"]
-    assert str(settled.paths["campus"].forward.loss) == found[0]["paths.campus.forward.loss"]
+    settled = sampling.with_drawn_values(tested_scenario, draws[0])
+    assert str(settled.paths["cellular"].forward.rate) == draws[0]["paths.cellular.forward.rate"]
+    assert str(settled.paths["campus"].forward.loss) == draws[0]["paths.campus.forward.loss"]
     assert not settled.draw
 
 

@@ -56,10 +56,10 @@ def test_an_endpoint_is_made_of_the_compose_file_s_words() -> None:
 def test_a_container_in_several_networks_and_a_program_of_its_own() -> None:
     places = {name: {"ipv4_address": f"10.0.{name}.2", "ipv6_address": f"fd00:{name}::2"} for name in ("1", "2")}
     service = {**services(LAB)["server0"], "networks": places, "entrypoint": ["/bin/sh", "-c", 'echo "$0"', "a$b"]}
-    made = launch(service, "server0", "run", "standing", VARIABLES)
-    assert made.further == (("--ip", "10.0.2.2", "--ip6", "fd00:2::2", "standing_2"),)
-    assert made.words[-4:] == (service["image"], "-c", 'echo "$0"', "a$b")
-    assert made.words[-6:-4] == ("--entrypoint", "/bin/sh")
+    launched = launch(service, "server0", "run", "standing", VARIABLES)
+    assert launched.further == (("--ip", "10.0.2.2", "--ip6", "fd00:2::2", "standing_2"),)
+    assert launched.words[-4:] == (service["image"], "-c", 'echo "$0"', "a$b")
+    assert launched.words[-6:-4] == ("--entrypoint", "/bin/sh")
 
 
 def test_what_the_words_cannot_say_is_refused() -> None:
@@ -130,12 +130,12 @@ def _order(folder: Path) -> None:
 
 
 def _turn(folder: Path, meanwhile: Callable[[Turn], Any]) -> int:
-    one = Turn(folder)
-    one.prepare()
-    thread = threading.Thread(target=meanwhile, args=(one,))
+    turn = Turn(folder)
+    turn.prepare()
+    thread = threading.Thread(target=meanwhile, args=(turn,))
     thread.start()
     try:
-        return one.run()
+        return turn.run()
     finally:
         thread.join()
 
@@ -145,20 +145,20 @@ def _events(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_was_ordered_is_done_and_another_can_begin(folder: Path) -> None:
-    def meanwhile(one: Turn) -> None:
+    def meanwhile(turn: Turn) -> None:
         _order(folder)
         (folder / "stop").touch()
 
     assert _turn(folder, meanwhile) == EXIT_AGAIN
     assert {file.name for file in folder.iterdir()} == {"plan.json", "done"}
-    said = [(event["event"], event.get("release")) for event in _events(folder)]
-    assert said == [("start", None), ("kernel", "1.2.3")]
+    events = [(event["event"], event.get("release")) for event in _events(folder)]
+    assert events == [("start", None), ("kernel", "1.2.3")]
     assert (folder.parent / "run" / "capture.json").read_text() == "{}"
     assert (folder.parent / "run" / "console.log").exists()
 
 
 def test_who_is_ended_before_an_order_ends_its_kernel(folder: Path) -> None:
-    assert _turn(folder, lambda one: one.end(15, None)) == 0
+    assert _turn(folder, lambda turn: turn.end(15, None)) == 0
     assert _Kernel.instances[0].killed
 
 
@@ -166,7 +166,7 @@ def test_a_kernel_that_died_before_its_order_ends_the_simulator(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_Kernel, "crash", True)
-    assert _turn(folder, lambda one: None) == 1
+    assert _turn(folder, lambda turn: None) == 1
     assert "boom" in capsys.readouterr().err
 
 
@@ -175,7 +175,7 @@ def test_what_the_host_refuses_is_said_in_the_run_s_own_diary(folder: Path, monk
         raise CommandError("the host kernel cannot run the path program: no netem")
 
     monkeypatch.setattr(standing, "chosen_kernel", refuse)
-    assert _turn(folder, lambda one: _order(folder)) == 1
+    assert _turn(folder, lambda turn: _order(folder)) == 1
     assert (_events(folder)[-1]["event"], _events(folder)[-1]["reason"]) == ("failed", "CommandError")
     assert (folder / "done").exists()
 
@@ -183,5 +183,5 @@ def test_what_the_host_refuses_is_said_in_the_run_s_own_diary(folder: Path, monk
 def test_an_order_for_another_simulator_is_refused(folder: Path) -> None:
     plan = folder.parent / "plan.json"
     plan.write_text(plan.read_text().replace("193.167.0.2", "193.167.7.2"))
-    assert _turn(folder, lambda one: _order(folder)) == 1
+    assert _turn(folder, lambda turn: _order(folder)) == 1
     assert "another simulator" in _events(folder)[-1]["message"]

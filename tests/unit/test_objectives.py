@@ -27,13 +27,13 @@ objectives:
   - metric: {metric}
     {bound}
 """
-ONE = "{download: 10 MB, repeat_after: 10 s}"
+REPEATED_DOWNLOAD = "{download: 10 MB, repeat_after: 10 s}"
 
 
-def load(folder: Path, metric: str, bound: str, flows: str = ONE) -> Scenario:
+def load(folder: Path, metric: str, bound: str, flows: str = REPEATED_DOWNLOAD) -> Scenario:
     file = folder / "x.yaml"
     text = TEXT.format(metric=metric, bound=bound, flows=flows)
-    if flows != ONE:
+    if flows != REPEATED_DOWNLOAD:
         text = text.replace("  - {metric: completion, at_most: 30 s}\n", "")
     file.write_text(text)
     return Catalogue(ROOT, mistakes=mistakes).scenario(file)

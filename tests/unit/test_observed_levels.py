@@ -67,7 +67,7 @@ def test_every_level_has_what_its_cells_show() -> None:
 
 def test_numbers_of_several_cells_are_a_range() -> None:
     cells = _swept(lambda asked: {"initial_cwnd": 10.0 if asked["server.congestion_control"] == "bbr" else 11.0})
-    (level,) = [one for one in observed_levels(cells, ["server.initial_cwnd"]) if one.asked == 10]
+    (level,) = [level for level in observed_levels(cells, ["server.initial_cwnd"]) if level.asked == 10]
     assert (level.text, level.cells) == ("10 to 11", 2)
 
 
@@ -97,15 +97,15 @@ def test_the_report_of_a_study_has_what_was_observed_beside_what_was_asked() -> 
 
 
 def test_a_sweep_of_the_path_alone_has_no_such_table() -> None:
-    one = of_study({"factors": {"path.forward.loss": ["0 %", "1 %"]}})
-    text = render_markdown(effects_document((analyse_all(results(one, lambda asked, repetition: 8.0)), [])))
+    definition = of_study({"factors": {"path.forward.loss": ["0 %", "1 %"]}})
+    text = render_markdown(effects_document((analyse_all(results(definition, lambda asked, repetition: 8.0)), [])))
     assert "worth" in text and "Asked of the endpoints" not in text
 
 
 def test_profiles_have_a_column() -> None:
-    one = of_study({"profiles": {"swift's": {"server.congestion_control": "bbr"}}})
+    definition = of_study({"profiles": {"swift's": {"server.congestion_control": "bbr"}}})
     profiles = group_profiles(
-        _seen(results(one, lambda asked, repetition: 8.0), lambda asked: {"congestion_control": "reno"})
+        _seen(results(definition, lambda asked, repetition: 8.0), lambda asked: {"congestion_control": "reno"})
     )
     document = effects_document(([], profiles))
     text = render_markdown(document)

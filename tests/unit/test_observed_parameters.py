@@ -141,9 +141,13 @@ def download(flight: Sequence[Packet], packets: Sequence[Packet] = (), acks: Seq
 )
 def test_the_client_s_first_probe(tmp_path: Path, times: tuple[float, ...], expected: float | None) -> None:
     view = Exchange([initial(t) for t in times], [initial(50, True)]).write(tmp_path)
-    found = only(view, "first_pto", "client")
-    assert (None if found is None else found.value) == (None if expected is None else pytest.approx(expected))
-    assert found is None or ("20.0 ms if that is 3 ×" in found.source and "30.0 ms if 2 ×" in found.source)
+    probe_timeout = only(view, "first_pto", "client")
+    assert (None if probe_timeout is None else probe_timeout.value) == (
+        None if expected is None else pytest.approx(expected)
+    )
+    assert probe_timeout is None or (
+        "20.0 ms if that is 3 ×" in probe_timeout.source and "30.0 ms if 2 ×" in probe_timeout.source
+    )
 
 
 def test_the_server_s_first_probe(tmp_path: Path) -> None:

@@ -79,12 +79,12 @@ def _written(folder: Path) -> dict[str, bytes]:
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     if f"sim/{ARCHIVE}" in names:
         names = names - {f"sim/{ARCHIVE}"} | {f"sim/{name}" for name in CAPTURES.values()}
-    found = {}
+    contents = {}
     for name in sorted(names):
         path = find_file(folder / name.removesuffix(ZSTD))
         assert path is not None, name
-        found[name.removesuffix(ZSTD)] = read_bytes(path)
-    return found
+        contents[name.removesuffix(ZSTD)] = read_bytes(path)
+    return contents
 
 
 def test_a_compressed_run_has_the_same_bytes_and_the_same_figures(folder: Path, recorded: tuple[Path, Run]) -> None:
@@ -135,7 +135,7 @@ def test_readers_of_a_trace_see_no_difference(folder: Path) -> None:
     compress_artefacts(folder)
     (packed,) = qlog.find_traces(logs)
     assert packed.name == "one.sqlog.zst"
-    assert [str(read(packed)) for read in _READERS] == [str(one) for one in before]
+    assert [str(read(packed)) for read in _READERS] == [str(result) for result in before]
     assert read_reduction(packed) is not None
     assert content_size(packed) == len(read_bytes(packed)) > packed.stat().st_size
 
@@ -158,7 +158,7 @@ def _steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
     calls: list[str] = []
     with monkeypatch.context() as patch:
         for name in ("fsync", "replace", "unlink"):
-            _before(patch, name, lambda said=name: calls.append(said))  # type: ignore[misc]
+            _before(patch, name, lambda call=name: calls.append(call))  # type: ignore[misc]
         compress_artefacts(copy)
     yield from ((name, calls[: index + 1].count(name)) for index, name in enumerate(calls))
 
@@ -267,10 +267,10 @@ def test_of_a_damaged_archive_the_packets_before_the_damage_are_had(folder: Path
 
 
 def test_a_file_that_is_compressed_after_it_was_found_is_read_all_the_same(folder: Path) -> None:
-    found = [find_file(folder / name) for name in ("server0.log", f"sim/{CAPTURES['right']}")]
-    before = [read_bytes(path) for path in found if path is not None]
+    files = [find_file(folder / name) for name in ("server0.log", f"sim/{CAPTURES['right']}")]
+    before = [read_bytes(path) for path in files if path is not None]
     compress_artefacts(folder)
-    assert [read_bytes(path) for path in found if path is not None] == before
+    assert [read_bytes(path) for path in files if path is not None] == before
 
 
 # --- in the store

@@ -37,7 +37,7 @@ def changed(name: str, **changes: Any) -> list[dict[str, Any]]:
     return [{**item, **changes} if item["name"] == name else item for item in OBJECTS]
 
 
-def made(flow: dict[str, Any]) -> Cell:
+def browser_cell(flow: dict[str, Any]) -> Cell:
     browser = implementation("alpha", schedules=["h3"], browser=True)
     return cell(scenario(flows=[flow], objectives=[], milestones=[]), browser, implementation("beta"))
 
@@ -80,12 +80,12 @@ def _chunks(content: bytes) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("size", [1000, 20_000])
 def test_an_image_is_one_and_nothing_compresses_it(size: int) -> None:
-    one, other = (b"".join(served_bytes(LabFile(name="i.png", size=size, is_image=True), n)) for n in (1, 2))
-    chunks = _chunks(one)
-    assert [name for name, _ in chunks] == [b"IHDR", b"quLb", b"IDAT", b"IEND"] and len(one) == size
+    image, other_image = (b"".join(served_bytes(LabFile(name="i.png", size=size, is_image=True), n)) for n in (1, 2))
+    chunks = _chunks(image)
+    assert [name for name, _ in chunks] == [b"IHDR", b"quLb", b"IDAT", b"IEND"] and len(image) == size
     # A row of one grey pixel.
     assert len(zlib.decompress(chunks[2][1])) == 2
-    assert one != other and len(zlib.compress(one)) > 0.97 * size
+    assert image != other_image and len(zlib.compress(image)) > 0.97 * size
 
 
 def test_pages_with_other_files_have_other_folders() -> None:
@@ -113,14 +113,14 @@ def test_a_browser_loads_what_documents_can_say(objects: list[dict[str, Any]], w
     assert why in page(objects).not_for_browsers and bool(why) == bool(page(objects).not_for_browsers)
     if why:
         with pytest.raises(UnsupportedError, match=f"alpha is a browser: {why}"):
-            configure_endpoints(made({"page": objects}), 0)
+            configure_endpoints(browser_cell({"page": objects}), 0)
     else:
-        configure_endpoints(made({"page": objects}), 0)
+        configure_endpoints(browser_cell({"page": objects}), 0)
 
 
 def test_a_browser_follows_no_other_schedule() -> None:
     with pytest.raises(UnsupportedError, match="it asks for nothing by a schedule but pages"):
-        configure_endpoints(made({"requests": {"size": "1 kB", "every": "1 s", "count": 3}}), 0)
+        configure_endpoints(browser_cell({"requests": {"size": "1 kB", "every": "1 s", "count": 3}}), 0)
 
 
 def test_a_document_has_room_for_the_names_of_its_objects() -> None:

@@ -106,30 +106,30 @@ def test_the_readme_is_short() -> None:
 
 
 def test_no_text_names_a_page_that_is_not_here() -> None:
-    found = []
+    dead_names = []
     for file in kept("*"):
         if file.suffix not in TEXTS or not file.is_file():
             continue
         for line in file.read_text(encoding="utf-8").splitlines():
             pages = re.findall(r"(?<![\w/.\"'{-])((?:[\w-]+/)*[\w-]+\.md)\b", re.sub(r"https?://\S+", "", line))
-            found += [f"{file.relative_to(ROOT)}: {name}" for name in pages if Path(name).name not in PAGE_NAMES]
+            dead_names += [f"{file.relative_to(ROOT)}: {name}" for name in pages if Path(name).name not in PAGE_NAMES]
             # Sources are cited by who wrote what, not by the numbers somebody filed them under.
-            found += [f"{file.relative_to(ROOT)}: {name}" for name in re.findall(r"(?i)\bseed'?s? 00\d\b", line)]
-    assert not found, found
+            dead_names += [f"{file.relative_to(ROOT)}: {name}" for name in re.findall(r"(?i)\bseed'?s? 00\d\b", line)]
+    assert not dead_names, dead_names
 
 
 def test_what_comments_say_of_other_files_is_so() -> None:
     """Paths from the root, in code and scenarios; the images' own texts are part of their identities."""
     place = re.compile(rf"(?<![\w/.$}}])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)")
-    found = []
+    missing = []
     for file in (*kept("*.py"), *(ROOT / "scenarios").rglob("*.yaml"), ROOT / "Makefile", ROOT / "pyproject.toml"):
         if file != Path(__file__) and "images" not in file.relative_to(ROOT).parts:
-            found += [
+            missing += [
                 f"{file.relative_to(ROOT)}: {name}"
                 for name in place.findall(file.read_text(encoding="utf-8"))
                 if not is_there(name)
             ]
-    assert not found, found
+    assert not missing, missing
 
 
 def test_every_command_on_the_pages_exists() -> None:

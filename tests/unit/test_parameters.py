@@ -137,7 +137,7 @@ def test_bad_manifests_give_the_place(tmp_path_factory: pytest.TempPathFactory) 
         assert words in caught.value.message + caught.value.hint
         assert str(file) in caught.value.message
         if place:
-            assert any(f"{file}:{one}" in caught.value.message for one in place.split("|")), caught.value.message
+            assert any(f"{file}:{line}" in caught.value.message for line in place.split("|")), caught.value.message
 
 
 #: What can be told its idle timeout. Who is not here is refused by name: nothing in Caddy or curl sets it, and TCP has
@@ -163,8 +163,8 @@ def test_every_stack_that_is_settable_takes_an_idle_timeout() -> None:
             if name not in IDLE:
                 assert setting is None or not setting.settable
                 continue
-            assert setting is not None and (told := setting.flag or setting.environment) is not None
-            assert setting.fill(told, PARAMETERS["idle_timeout"], "1500 ms") == IDLE[name]
+            assert setting is not None and (text := setting.flag or setting.environment) is not None
+            assert setting.fill(text, PARAMETERS["idle_timeout"], "1500 ms") == IDLE[name]
             assert setting.default is not None
     assert stacks.keys() >= IDLE.keys()
 
@@ -172,16 +172,17 @@ def test_every_stack_that_is_settable_takes_an_idle_timeout() -> None:
 def test_who_cannot_be_told_its_idle_timeout_is_unsupported_by_name() -> None:
     implementations = {name: stack for name, (stack, _) in catalogue().implementations().items()}
 
-    def said(client: str, server: str, name: str, value: str) -> str:
+    def reason_for(client: str, server: str, name: str, value: str) -> str:
         return refusal_reason(
             Flow(download=Size.parse("1 MB")), implementations[client], implementations[server], name, {name: value}
         )
 
     assert (
-        said("curl", "quic-go", "client.idle_timeout", "5 s") == "curl cannot set idle_timeout as a client; it is 30 s"
+        reason_for("curl", "quic-go", "client.idle_timeout", "5 s")
+        == "curl cannot set idle_timeout as a client; it is 30 s"
     )
-    assert said("curl", "quic-go", "client.idle_timeout", "30 s") == ""
-    assert "https cannot set idle_timeout" in said("https", "https", "server.idle_timeout", "5 s")
+    assert reason_for("curl", "quic-go", "client.idle_timeout", "30 s") == ""
+    assert "https cannot set idle_timeout" in reason_for("https", "https", "server.idle_timeout", "5 s")
 
 
 def test_a_long_duration_is_written_plainly() -> None:

@@ -97,13 +97,13 @@ def _entries(draw: st.DrawFn) -> StoredRun:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
-@given(made=st.lists(_entries(), max_size=3, unique_by=lambda one: one.run.repetition))
-def test_what_is_written_reads_back(tmp_path: Path, made: list[StoredRun]) -> None:
-    write_columns(tmp_path, made, [])
+@given(stored_runs=st.lists(_entries(), max_size=3, unique_by=lambda stored_run: stored_run.run.repetition))
+def test_what_is_written_reads_back(tmp_path: Path, stored_runs: list[StoredRun]) -> None:
+    write_columns(tmp_path, stored_runs, [])
     back = ColumnStore(tmp_path).entries()
     assert [(stored_run.run, stored_run.measured) for stored_run in back] == [
         (stored_run.run, stored_run.measured)
-        for stored_run in sorted(made, key=lambda stored_run: stored_run.run.repetition)
+        for stored_run in sorted(stored_runs, key=lambda stored_run: stored_run.run.repetition)
     ]
 
 
@@ -143,10 +143,10 @@ def test_the_runs_of_one_scenario_are_read_without_those_of_others(
     ours, other = cell(), cell(scenario(name="test/other"), seed=2)
     entries = [
         StoredRun(
-            Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at=""),
+            Run(cell=stored_cell, repetition=0, outcome=Outcome(status="completed"), started_at=""),
             MeasuredRun(version=1, measurements=(Measurement(name="goodput", value=1.0, unit="Mbit/s"),)),
         )
-        for made in (ours, other)
+        for stored_cell in (ours, other)
     ]
     write_columns(tmp_path, entries, [])
     keys_read: dict[str, list[set[str]]] = {}
@@ -202,13 +202,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
     runs = [Run(cell=cell(), repetition=n, outcome=Outcome(status="crashed"), started_at="") for n in range(3)]
     write_columns(tmp_path, [StoredRun(run, None) for run in runs], [])
-    file, said = tmp_path / "runs.parquet", list[str]()
+    file, warnings = tmp_path / "runs.parquet", list[str]()
     damaged = pl.when(pl.col("repetition") == 1).then(pl.lit("exploded")).otherwise(pl.col("outcome_status"))
     pl.read_parquet(file).with_columns(damaged.alias("outcome_status")).write_parquet(file)
-    columns = ColumnStore(tmp_path, said.append)
+    columns = ColumnStore(tmp_path, warnings.append)
     for _ in range(2):
         assert columns.runs(cell().key) == [runs[0], runs[2]]
-    (warning,) = said
+    (warning,) = warnings
     assert warning.startswith(f"the run {cell().key}/1 is left out: {tmp_path}: ")
 
 
@@ -218,12 +218,12 @@ def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str
     write_columns(tmp_path, [_entry()], [])
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).with_columns(pl.lit(schema, pl.Int64).alias(column)).write_parquet(file)
-    said: list[str] = []
-    columns = ColumnStore(tmp_path, said.append)
+    warnings: list[str] = []
+    columns = ColumnStore(tmp_path, warnings.append)
     results = StoredResults(columns, None).result_of(cell())
     assert results.runs == ()
-    assert said[-1].startswith(f"the run {cell().key}/0 is left out: ")
-    assert f"it is of schema {schema or 1}, and this harness reads schema 2" in said[0]
+    assert warnings[-1].startswith(f"the run {cell().key}/0 is left out: ")
+    assert f"it is of schema {schema or 1}, and this harness reads schema 2" in warnings[0]
     # Written anew, the store would lose it.
     for write in (lambda: remove_cells(tmp_path, []), lambda: publish_runs(tmp_path, [], columns, lambda run: False)):
         with pytest.raises(ResultError, match=rf"is not written: .* of schema {schema or 1}"):
@@ -234,9 +234,9 @@ def test_a_store_without_a_column_for_the_schema_is_of_the_first(tmp_path: Path)
     write_columns(tmp_path, [_entry()], [])
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).drop("schema_").write_parquet(file)
-    said: list[str] = []
-    assert ColumnStore(tmp_path, said.append).runs(cell().key) == []
-    assert "it is of schema 1, and this harness reads schema 2: it is no longer read" in said[0]
+    warnings: list[str] = []
+    assert ColumnStore(tmp_path, warnings.append).runs(cell().key) == []
+    assert "it is of schema 1, and this harness reads schema 2: it is no longer read" in warnings[0]
 
 
 def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ REFERENCE = [
 
 @pytest.mark.parametrize(("rate", "slow", "ideal"), REFERENCE)
 def test_reference_times(rate: str, slow: list[float], ideal: list[float]) -> None:
-    one = timeline(path(forward=link(rate)))
-    assert [slow_start_time(one, size) for size in MEGABYTES] == pytest.approx(slow, abs=0.06)
-    assert [ideal_time(one, size) for size in MEGABYTES] == pytest.approx(ideal, abs=0.06)
+    steps = timeline(path(forward=link(rate)))
+    assert [slow_start_time(steps, size) for size in MEGABYTES] == pytest.approx(slow, abs=0.06)
+    assert [ideal_time(steps, size) for size in MEGABYTES] == pytest.approx(ideal, abs=0.06)
 
 
 def test_the_ideal_follows_a_change_of_rate() -> None:
@@ -52,9 +52,9 @@ def test_the_ideal_follows_a_change_of_rate() -> None:
 
 @given(size=st.integers(1, 10**9), more=st.integers(1, 10**8))
 def test_more_bytes_take_longer_and_never_less_than_ideal(size: int, more: int) -> None:
-    one = timeline(path())
-    assert slow_start_time(one, Size(size)) <= slow_start_time(one, Size(size + more))
-    assert ideal_time(one, Size(size)) <= slow_start_time(one, Size(size)) + 1e-9
+    steps = timeline(path())
+    assert slow_start_time(steps, Size(size)) <= slow_start_time(steps, Size(size + more))
+    assert ideal_time(steps, Size(size)) <= slow_start_time(steps, Size(size)) + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_serial_link_has_a_bucket_only_where_one_is_asked_for() -> None:
 @given(rate=st.integers(1000, 10**9))
 def test_a_curve_is_never_slower_than_its_rate_and_hardly_faster(rate: int) -> None:
     """As the kernel takes it: whole bytes per second, and the time of a byte rounded up (m2ism)."""
-    told = curve_rate(Rate(rate))
-    assert told % 8 == 0
-    slope = -(-(15_625_000 << 14) // (told // 8))
+    set_rate = curve_rate(Rate(rate))
+    assert set_rate % 8 == 0
+    slope = -(-(15_625_000 << 14) // (set_rate // 8))
     assert slope / (15_625_000 << 14) <= 8 / rate
     assert 8 / rate - slope / (15_625_000 << 14) < 8 / rate * (8e-3 if rate < 10_000 else 1e-3)
 

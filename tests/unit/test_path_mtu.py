@@ -26,7 +26,7 @@ from harness.topology.lab_file import FlowAddresses
 from tests.examples import cell, link, path, scenario
 from tests.unit.captures import CLIENT, CLIENT6, SERVER, SERVER6, T0, Recipe, Traffic, frame, pcap, short, write_run
 
-TOLD, SILENT = 1300, {"size": 1300, "icmp": False}
+SIGNALLED, SILENT = 1300, {"size": 1300, "icmp": False}
 FLOWS = [
     FlowAddresses.model_validate({"flow": 0, "client": {"addresses": [CLIENT]}, "server": {"addresses": [SERVER]}})
 ]
@@ -42,7 +42,7 @@ def of(program: PathProgram, *words: str) -> list[str]:
 
 
 def test_a_size_is_told_by_icmp_unless_it_says_otherwise() -> None:
-    for mtu, icmp in ((TOLD, True), (SILENT, False), ({"size": 1300}, True)):
+    for mtu, icmp in ((SIGNALLED, True), (SILENT, False), ({"size": 1300}, True)):
         path_mtu = path(forward=link(mtu=mtu)).forward.path_mtu
         assert path_mtu is not None and (path_mtu.size, path_mtu.icmp) == (1300, icmp)
     assert path().forward.path_mtu is None
@@ -68,7 +68,10 @@ def test_what_no_path_can_be(keys: dict[str, Any], words: str) -> None:
 def test_a_sweep_of_sizes_keeps_whether_senders_are_told() -> None:
     silent = scenario(path=path(forward=link(mtu=SILENT)), vary={"path.forward.mtu": [1280, 1400]})
     links = [point.scenario.path.forward for point in expand_points(silent, {}, {})]
-    assert [(one.path_mtu.size, one.path_mtu.icmp) for one in links if one.path_mtu] == [(1280, False), (1400, False)]
+    assert [(link_state.path_mtu.size, link_state.path_mtu.icmp) for link_state in links if link_state.path_mtu] == [
+        (1280, False),
+        (1400, False),
+    ]
     (given,) = expand_points(scenario(), {"path.down.mtu": "1280"}, {})
     assert given.scenario.path.forward.mtu == 1280
     with pytest.raises(SweepError, match="interfaces carry"):
@@ -88,7 +91,7 @@ def test_a_black_hole_is_a_rule_and_no_route() -> None:
 
 
 def test_an_mtu_with_icmp_is_a_route_of_both_ip_versions_and_no_rule() -> None:
-    program = compile_path(path(**{"return": link(mtu=TOLD)}), "bucket")
+    program = compile_path(path(**{"return": link(mtu=SIGNALLED)}), "bucket")
     assert of(program, "ip", "route") == [
         "ip route add 0.0.0.0/0 dev right table 102 mtu lock 1300",
         "ip route add ::/0 dev right table 102 mtu lock 1300",
@@ -109,7 +112,7 @@ def test_below_the_least_mtu_of_ipv6_a_router_has_no_word_for_it() -> None:
 
 
 def test_a_change_between_told_and_silent_and_back() -> None:
-    changes = [{"at": f"{at} s", "forward": {"mtu": mtu}} for at, mtu in enumerate((TOLD, SILENT, 1500), 1)]
+    changes = [{"at": f"{at} s", "forward": {"mtu": mtu}} for at, mtu in enumerate((SIGNALLED, SILENT, 1500), 1)]
     program = compile_path(path(changes=changes), "bucket")
     assert [[" ".join(command) for command in moment.commands] for moment in program.changes] == [
         [
@@ -129,7 +132,7 @@ def test_a_change_between_told_and_silent_and_back() -> None:
 
 
 def test_what_a_router_says_takes_no_transmission_time_of_the_flows() -> None:
-    program = compile_path(path(forward=link(mtu=TOLD)), "serial")
+    program = compile_path(path(forward=link(mtu=SIGNALLED)), "serial")
     assert len(of(program, "serial")) == 2 and not of(program, "netem", "rate")
     assert of(compile_path(path(forward=link(mtu=SILENT)), "serial"), "netem", "rate")
 
@@ -137,7 +140,7 @@ def test_what_a_router_says_takes_no_transmission_time_of_the_flows() -> None:
 def test_segments_in_a_row_lead_to_the_next_station() -> None:
     row = scenario(
         path=[
-            {"name": "far", "forward": link(mtu=TOLD), "return": link()},
+            {"name": "far", "forward": link(mtu=SIGNALLED), "return": link()},
             {"name": "near", "forward": link(), "return": link()},
         ]
     )
@@ -149,7 +152,7 @@ def test_segments_in_a_row_lead_to_the_next_station() -> None:
 
 
 def test_rules_of_each_ip_version_are_a_batch_of_their_own() -> None:
-    program = compile_path(path(forward=link(mtu=TOLD)), "bucket")
+    program = compile_path(path(forward=link(mtu=SIGNALLED)), "bucket")
     batches = _batches([list(command) for command in program.setup if command[0] == "ip"])
     assert [sorted({tuple(command[:2]) for command in batch if "rule" in command}) for batch in batches][-2:] == [
         [("ip", "-4")],
@@ -242,14 +245,14 @@ def test_packets_that_are_too_large_are_accounted_for(tmp_path: Path) -> None:
     assert measured.value("size_drops_to_client", 0, "first") == drops
     assert measured.value("size_drops_to_server", 0, "first") is None
     assert measured.value("mtu_recovery_time", 0, "first") is None
-    assert any(f"at an MTU of {SIZE} B no QUIC handshake passes" in one for one in measured.warnings)
-    (absence,) = [one for one in measured.absent if one.metric == "mtu_recovery_time"]
+    assert any(f"at an MTU of {SIZE} B no QUIC handshake passes" in warning for warning in measured.warnings)
+    (absence,) = [absence for absence in measured.absent if absence.metric == "mtu_recovery_time"]
     assert "12000 B" in absence.why
 
 
 def test_packets_that_vanish_without_being_too_large_are_not(tmp_path: Path) -> None:
     proof = measure(tmp_path, write_run(tmp_path, fallen(known=False))).link
-    assert proof is not None and any("vanished that nothing was asked to drop" in one for one in proof.problems)
+    assert proof is not None and any("vanished that nothing was asked to drop" in problem for problem in proof.problems)
     assert proof.to_client.size_drops == 0
 
 
@@ -258,7 +261,7 @@ def test_large_packets_that_pass_are_found_out(tmp_path: Path, icmp: bool) -> No
     """Those of the recipe have DF: a router may not fragment them."""
     measured = measure(tmp_path, write_run(tmp_path, fallen(passes=True, icmp=icmp)))
     assert measured.link is not None
-    assert any(f"packets larger than the MTU of {SIZE} B passed" in one for one in measured.link.problems)
+    assert any(f"packets larger than the MTU of {SIZE} B passed" in problem for problem in measured.link.problems)
 
 
 def test_the_largest_packet_is_what_discovery_came_to(tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_a_fragment_is_a_packet_of_its_flow_whose_payload_the_first_one_has(tmp_
 
 def test_a_whole_datagram_and_its_first_fragment_are_the_same_packet(tmp_path: Path) -> None:
     whole = read(tmp_path, [(frame(short(1, 1472, T0, True)), 1514)])
-    cut = read(tmp_path, [(one, 1290) for one in fragments()])
+    cut = read(tmp_path, [(fragment, 1290) for fragment in fragments()])
     assert whole.key[0] == cut.key[0] and not whole.may_fragment[0]
 
 

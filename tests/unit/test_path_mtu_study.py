@@ -29,13 +29,14 @@ def results(scenario: str, values: dict[str, Sequence[Values]]) -> list[CellResu
     tcp = tested.flows[0].kind == "tcp"
     servers = [] if tcp else [KNOWN[name] for name in values]
     request = Request([tested], [] if tcp else [KNOWN["quinn"]], servers, engine="virtual")
-    found = []
+    cell_results = []
     for cell in build_matrix(request, images("quinn", "linux", *values), SIM, KNOWN):
         runs = tuple(
-            _run(cell, number, one) for number, one in enumerate(values[cell.implementation("server", 0).name])
+            _run(cell, number, values_of_run)
+            for number, values_of_run in enumerate(values[cell.implementation("server", 0).name])
         )
-        found.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
-    return found
+        cell_results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return cell_results
 
 
 def _run(cell: object, number: int, values: Values) -> tuple[Run, MeasuredRun]:
@@ -55,7 +56,7 @@ def _run(cell: object, number: int, values: Values) -> tuple[Run, MeasuredRun]:
     return run, measured
 
 
-def made() -> list[CellResult]:
+def study_results() -> list[CellResult]:
     """picoquic survives both, sooner with ICMP; tquic with it alone; quiche neither; aioquic meets nothing."""
     return [
         *results(TOLD.quic, {"picoquic": [(4.7, 0.2, 9), (4.8, 0.3, 9)], "tquic": [(4.4, 0.05, 40)],
@@ -68,10 +69,10 @@ def made() -> list[CellResult]:
 
 
 def test_rows_are_the_stacks_by_name_and_tcp_last() -> None:
-    told, silent = (rows(made(), case) for case in CASES)
-    assert [row.name for row in told] == ["aioquic", "picoquic", "quiche", "tquic", "TCP (Linux)"]
+    signalled, silent = (rows(study_results(), case) for case in CASES)
+    assert [row.name for row in signalled] == ["aioquic", "picoquic", "quiche", "tquic", "TCP (Linux)"]
     by_name = {row.name: row for row in silent}
-    assert by_name["picoquic"].survives and by_name["picoquic"].recovery == rows(made(), SILENT)[1].recovery
+    assert by_name["picoquic"].survives and by_name["picoquic"].recovery == rows(study_results(), SILENT)[1].recovery
     assert not by_name["aioquic"].is_affected and by_name["tquic"].is_affected
     # What came of a download that did not end is no recovery.
     for name in ("quiche", "tquic"):
@@ -80,8 +81,8 @@ def test_rows_are_the_stacks_by_name_and_tcp_last() -> None:
 
 
 def test_three_sentences() -> None:
-    told, silent = (rows(made(), case) for case in CASES)
-    survivors, times, worth = sentences(told, silent)
+    signalled, silent = (rows(study_results(), case) for case in CASES)
+    survivors, times, worth = sentences(signalled, silent)
     assert survivors == (
         "With ICMP 3 of 4 stacks of QUIC end every download (quiche does not); without 2 of 4 stacks of QUIC end every "
         "download (quiche and tquic do not)."
@@ -95,7 +96,7 @@ def test_three_sentences() -> None:
 
 
 def test_the_page_has_a_row_for_each_and_says_so_where_there_is_none() -> None:
-    page = path_mtu(made())
+    page = path_mtu(study_results())
     assert page.count("| picoquic | 2 of 2 |") == 2 and page.count("| TCP (Linux) |") == 2
     assert "never" in page
     assert "No runs are stored." in path_mtu([])
@@ -103,7 +104,7 @@ def test_the_page_has_a_row_for_each_and_says_so_where_there_is_none() -> None:
 
 def test_figures_have_a_panel_for_each_kind_of_path() -> None:
     for amount in ("seconds", "recovery"):
-        spec = bars(amount, "title")(made())
+        spec = bars(amount, "title")(study_results())
         assert spec is not None and len(spec["hconcat"]) == 2
         assert bars(amount, "title")([]) is None
     assert len(STUDY.drawings) == 2 and set(STUDY.scenarios) == {

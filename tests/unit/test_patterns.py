@@ -72,8 +72,10 @@ def test_values_differ_by_seed_and_repetition_and_repeat_by_seed() -> None:
 def test_draws_are_those_of_earlier_versions() -> None:
     """Another sequence would give stored runs other paths than they had."""
     item = {"at": "15 s", "every": "15 s", "forward": {"delay": ["20 ms", "40 ms"], "outage": ["20 ms", "60 ms"]}}
-    made = realise(changing(item), 7, MINUTE)
-    assert [(str(change.forward.delay), str(change.forward.outage)) for change in made.changes if change.forward] == [
+    realised = realise(changing(item), 7, MINUTE)
+    assert [
+        (str(change.forward.delay), str(change.forward.outage)) for change in realised.changes if change.forward
+    ] == [
         ("26.844 ms", "20.603 ms"),
         ("27.753 ms", "38.298 ms"),
         ("32.128 ms", "46.509 ms"),
@@ -88,7 +90,7 @@ def test_draws_are_even() -> None:
 
 
 def test_patterns_that_meet_make_one_change() -> None:
-    made = realise(
+    realised = realise(
         changing(
             {"at": "10 s", "every": "10 s", "forward": {"rate": "1 Mbit/s"}},
             {"at": "5 s", "every": "5 s", "forward": {"delay": "30 ms"}, "return": {"delay": "25 ms"}},
@@ -96,7 +98,7 @@ def test_patterns_that_meet_make_one_change() -> None:
         1,
         Duration.parse("21 s"),
     )
-    assert [(change.at.seconds, dict(change.sides)["forward"].named) for change in made.changes] == [
+    assert [(change.at.seconds, dict(change.sides)["forward"].named) for change in realised.changes] == [
         (5, ("delay",)), (10, ("rate", "delay")), (15, ("delay",)), (20, ("rate", "delay")),
     ]  # fmt: skip
 
@@ -155,23 +157,27 @@ def test_a_change_may_name_any_value() -> None:
         "rate": "10 Mbit/s", "delay": "30 ms", "jitter": "5 ms", "reorder": "1 %", "duplicate": "2 %", "loss": "1 %",
         "queue": "100 ms",
     }  # fmt: skip
-    made = changing({"at": "2 s", "forward": new}, {"at": "3 s", "forward": {"reorder": "none", "jitter": "0 s"}})
-    first, second = commands(made)[2], commands(made)[3]
+    changing_path = changing(
+        {"at": "2 s", "forward": new}, {"at": "3 s", "forward": {"reorder": "none", "jitter": "0 s"}}
+    )
+    first, second = commands(changing_path)[2], commands(changing_path)[3]
     # 100 ms of 10 Mbit/s.
     assert "parent 1:1 handle 10: bfifo limit 125000" in first[1] and "serial rate 10000000bit" in first[0]
     assert "delay 30000000ns 5000000ns loss random 1% reorder 1% gap 1 duplicate 2% seed" in first[2]
     assert "delay 30000000ns loss random 1% duplicate 2% seed" in second[0]
     # A netem that duplicates stands no other on its device.
-    roots = [words for words in compile_path(made, "serial").setup if words[4:6] == ("left", "root")]
+    roots = [words for words in compile_path(changing_path, "serial").setup if words[4:6] == ("left", "root")]
     assert len(roots) == 1 and "rate" not in roots[0]
-    (bucket,) = [text for text in commands(made, "bucket")[2] if "to_client" in text]
+    (bucket,) = [text for text in commands(changing_path, "bucket")[2] if "to_client" in text]
     assert bucket.endswith("limit 125000") and "tbf rate 10000000bit" in bucket
 
 
 def test_a_time_alone_keeps_the_rest_of_a_jitter() -> None:
     normal = {"deviation": "2 ms", "distribution": "normal", "correlation": "25 %"}
-    made = changing({"at": "2 s", "forward": {"jitter": "3 ms"}}, forward=link("20 Mbit/s", "20 ms", jitter=normal))
-    (text,) = commands(made)[2]
+    changing_path = changing(
+        {"at": "2 s", "forward": {"jitter": "3 ms"}}, forward=link("20 Mbit/s", "20 ms", jitter=normal)
+    )
+    (text,) = commands(changing_path)[2]
     assert "delay 20000000ns 3000000ns 25% distribution normal rate 1000gbit seed" in text
 
 
@@ -198,20 +204,22 @@ def test_a_queue_is_resized_where_it_is(queue: Any, size: str, words: str) -> No
 
 @pytest.mark.parametrize(("queue", "why"), [("RED 1 BDP", "loses what waits"), ("sfq", "cannot be changed")])
 def test_a_queue_that_no_kernel_resizes_is_refused(queue: str, why: str) -> None:
-    made = changing({"at": "2 s", "forward": {"queue": "50 packets"}}, forward=link("20 Mbit/s", "20 ms", queue=queue))
-    mistake = find_inexpressible(made, MINUTE)
+    changing_path = changing(
+        {"at": "2 s", "forward": {"queue": "50 packets"}}, forward=link("20 Mbit/s", "20 ms", queue=queue)
+    )
+    mistake = find_inexpressible(changing_path, MINUTE)
     assert mistake is not None and mistake.location == ("changes", 0, "forward", "queue") and why in mistake.text
 
 
 def test_a_queue_in_time_is_of_the_rate_and_the_delays_from_now_on() -> None:
-    made = changing(
+    changing_path = changing(
         {"at": "1 s", "forward": {"rate": "8 Mbit/s"}},
         {"at": "2 s", "forward": {"queue": "2 BDP", "delay": "80 ms"}},
         {"at": "3 s", "forward": {"rate": "80 Mbit/s"}},
     )
-    sizes = [str(state.queue.capacity) for state in link_states(made)["to_client"]]
+    sizes = [str(state.queue.capacity) for state in link_states(changing_path)["to_client"]]
     assert sizes == ["1 BDP", "1 BDP", "200 kB", "200 kB"]
-    summary = lab_summary(build_lab(cell(scenario(path=made, objectives=[])), 0))
+    summary = lab_summary(build_lab(cell(scenario(path=changing_path, objectives=[])), 0))
     assert [change["to_client"].get("limit_bytes") for change in summary["changes"]] == [None, 200_000, None]
 
 
@@ -219,15 +227,15 @@ def test_a_queue_in_time_is_of_the_rate_and_the_delays_from_now_on() -> None:
 
 
 def test_an_outage_of_one_direction_drops_what_leaves_its_queue() -> None:
-    made = realise(changing(**{"return": link("5 Mbit/s", blackhole={"after": "2 s", "lasts": "1 s"})}), 1, MINUTE)
-    assert commands(made) == {
+    realised = realise(changing(**{"return": link("5 Mbit/s", blackhole={"after": "2 s", "lasts": "1 s"})}), 1, MINUTE)
+    assert commands(realised) == {
         2.0: ["nft add rule inet outages to_server drop"], 3.0: ["nft flush chain inet outages to_server"],
     }  # fmt: skip
-    program = compile_path(made, "serial", outages=outages_by_path(scenario(path=made))[""])
+    program = compile_path(realised, "serial", outages=outages_by_path(scenario(path=realised))[""])
     rules = [" ".join(words) for words in program.setup if words[0] == "nft"]
     assert "add rule inet outages through iifname left jump to_server" in rules[-1]
     assert not any("to_client" in rule for rule in rules)
-    (facts,) = lab_summary(build_lab(cell(scenario(path=made, objectives=[])), 0))["paths"]
+    (facts,) = lab_summary(build_lab(cell(scenario(path=realised, objectives=[])), 0))["paths"]
     assert facts["outages"] == [{"from_ns": 2 * 10**9, "until_ns": 3 * 10**9, "direction": "to_server"}]
 
 
@@ -241,7 +249,7 @@ def test_an_outage_of_the_whole_path_stays_what_it_was() -> None:
 
 
 def test_outages_and_changes_go_together() -> None:
-    made = realise(
+    realised = realise(
         changing(
             {"at": "15 s", "every": "15 s", "forward": {"delay": "30 ms"}},
             blackhole={"after": "15 s", "lasts": ["50 ms", "80 ms"], "every": "15 s"},
@@ -249,10 +257,12 @@ def test_outages_and_changes_go_together() -> None:
         1,
         Duration.parse("31 s"),
     )
-    down, up = ([(begin, end) for begin, end, side in made.outages if side == name] for name in ("forward", "return"))
+    down, up = (
+        [(begin, end) for begin, end, side in realised.outages if side == name] for name in ("forward", "return")
+    )
     # Both directions are dark together.
     assert down == up and [begin.seconds for begin, _ in down] == [15, 30]
-    at_15 = commands(made)[15]
+    at_15 = commands(realised)[15]
     assert "delay 30000000ns" in at_15[0] and at_15[1:] == [
         "nft add rule inet outages to_client drop", "nft add rule inet outages to_server drop",
     ]  # fmt: skip

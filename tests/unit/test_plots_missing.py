@@ -61,8 +61,8 @@ def _nothing(wanted: Any) -> list[CellResult]:
     return []
 
 
-def _drawn(folder: Path, store: Store, results: list[CellResult], said: list[str] | None = None) -> DrawingSummary:
-    say = (said if said is not None else []).append
+def _drawn(folder: Path, store: Store, results: list[CellResult], messages: list[str] | None = None) -> DrawingSummary:
+    say = (messages if messages is not None else []).append
     return draw_outdated(store, results, _nothing, folder / "figures", page_cache(), 1, say)
 
 
@@ -103,15 +103,15 @@ def test_a_cell_without_a_run_is_not_drawn(tmp_path: Path) -> None:
 
 def test_what_is_there_is_not_drawn_again(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, _bare(2))
-    said: list[str] = []
-    summary = _drawn(tmp_path, store, results, said)
+    messages: list[str] = []
+    summary = _drawn(tmp_path, store, results, messages)
     assert summary.sentence("here") == "4 figures of 2 cells in here"
-    assert len(said) == 1 and said[0].startswith("drawing the figures of 2 cells")
+    assert len(messages) == 1 and messages[0].startswith("drawing the figures of 2 cells")
     files = sorted(file.name for file in (tmp_path / "figures").rglob("*.*") if file.is_file())
     assert files == sorted(["figures.html", "in_flight_operating_point.svg", "operating_point_plane.svg"] * 2)
-    again = _drawn(tmp_path, store, results, said)
+    again = _drawn(tmp_path, store, results, messages)
     assert again.sentence("here") == "4 figures of 2 cells in here (all drawn before)"
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_what_was_measured_since_is_drawn_again(tmp_path: Path) -> None:

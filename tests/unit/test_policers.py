@@ -222,9 +222,9 @@ def overloaded(rate: float = 10e6, burst: float = 20_000, count: int = 5000) -> 
     ],
 )
 def test_a_policer_that_is_slightly_another_is_told_apart(rate: float, burst: float, words: str) -> None:
-    found = problems(overloaded(rate, burst), ASKED)
-    assert bool(found) == bool(words) and all(words in text or "tokens" in text for text in found)
-    assert not words or any(words in text for text in found)
+    link_problems = problems(overloaded(rate, burst), ASKED)
+    assert bool(link_problems) == bool(words) and all(words in text or "tokens" in text for text in link_problems)
+    assert not words or any(words in text for text in link_problems)
 
 
 def test_packets_that_were_to_be_remarked() -> None:
@@ -234,9 +234,9 @@ def test_packets_that_were_to_be_remarked() -> None:
     for rate, words in ((10e6, ""), (10.02e6, "too few tokens"), (9.98e6, "given another DSCP by a policer")):
         passed = TokenBucket(rate, 20_000).run(arrivals, lengths)
         passage = passage_of(arrivals, lengths, passed, out_dscp=8)
-        found = problems(passage, queue, phases)
-        assert bool(found) == bool(words) and all("tokens" in text for text in found)
-        assert not words or any(words in text for text in found)
+        link_problems = problems(passage, queue, phases)
+        assert bool(link_problems) == bool(words) and all("tokens" in text for text in link_problems)
+        assert not words or any(words in text for text in link_problems)
 
 
 def test_the_bucket_is_full_when_its_rate_changes() -> None:

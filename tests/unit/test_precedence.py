@@ -17,31 +17,31 @@ def setting(folder: Path, name: str, content: str | None) -> CgroupSetting:
     return CgroupSetting(path / "cpu.shares", "1024", "102400")
 
 
-def said(one: CgroupSetting) -> str:
-    return one.file.read_text().strip()
+def value_of(cgroup_setting: CgroupSetting) -> str:
+    return cgroup_setting.file.read_text().strip()
 
 
 def test_a_group_is_told_while_it_lasts(tmp_path: Path) -> None:
     ours, absent = setting(tmp_path, "ours", "1024"), CgroupSetting(tmp_path / "absent/cpu.shares", "1024", "102400")
     with pytest.raises(RuntimeError), prioritize_runs([absent, ours]):
-        assert said(ours) == "102400"
+        assert value_of(ours) == "102400"
         raise RuntimeError
-    assert said(ours) == "1024"
+    assert value_of(ours) == "1024"
     assert not absent.file.parent.exists()
 
 
 def test_what_somebody_else_has_set_is_left_alone(tmp_path: Path) -> None:
     theirs = setting(tmp_path, "theirs", "512")
     with prioritize_runs([theirs]):
-        assert said(theirs) == "512"
-    assert said(theirs) == "512"
+        assert value_of(theirs) == "512"
+    assert value_of(theirs) == "512"
 
 
 def test_what_a_killed_harness_has_left_is_taken_back(tmp_path: Path) -> None:
     left = setting(tmp_path, "left", "102400")
     with prioritize_runs([left]):
-        assert said(left) == "102400"
-    assert said(left) == "1024"
+        assert value_of(left) == "102400"
+    assert value_of(left) == "1024"
 
 
 def test_a_kernel_without_the_file_and_a_group_that_goes_are_no_error(tmp_path: Path) -> None:

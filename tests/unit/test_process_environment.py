@@ -155,12 +155,12 @@ def test_one_bad_file_hides_none_of_the_others(
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == USAGE
-        said = capsys.readouterr()
-        assert "one" in said.out and ("two" in said.out) is not bad
+        output = capsys.readouterr()
+        assert "one" in output.out and ("two" in output.out) is not bad
         if bad:
-            assert said.err.count("two/image.yaml") == 1
+            assert output.err.count("two/image.yaml") == 1
         else:
-            assert "The good" in said.out and "/bad.yaml:" in said.err
+            assert "The good" in output.out and "/bad.yaml:" in output.err
 
 
 def test_what_checks_can_demand_is_printed(
@@ -171,8 +171,8 @@ def test_what_checks_can_demand_is_printed(
         with pytest.raises(SystemExit) as ended:
             main()
         assert not ended.value.code
-        said = capsys.readouterr().out
-        assert "amplification" in said and "RFC 9000 §8.1" in said
+        output = capsys.readouterr().out
+        assert "amplification" in output and "RFC 9000 §8.1" in output
 
 
 def test_a_matrix_of_nothing_says_why(

@@ -45,7 +45,7 @@ def test_programs_of_go_are_known_by_what_its_linker_wrote(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("version", "environment", "told", "answer"),
+    ("version", "environment", "manifest_environment", "answer"),
     [
         ("go1.24.4", (), {}, None),
         ("go1.26.0", (), {}, "does not hold"),
@@ -60,10 +60,10 @@ def test_programs_of_go_are_known_by_what_its_linker_wrote(tmp_path: Path) -> No
     ],
 )
 def test_the_collector_of_go_must_not_ask_for_avx512(
-    tmp_path: Path, version: str, environment: tuple[str, ...], told: dict[str, str], answer: str | None
+    tmp_path: Path, version: str, environment: tuple[str, ...], manifest_environment: dict[str, str], answer: str | None
 ) -> None:
     _program(tmp_path, "server", b"\x7fELF" + _build_info(version))
-    stack = implementation("alpha", virtual_environment=told)
+    stack = implementation("alpha", virtual_environment=manifest_environment)
     findings = list(processor_findings(stack, _root(tmp_path, *environment)))
     assert [item.answer for item in findings] == ([] if answer is None else [answer])
     assert all(f"/server ({version})" in item.seen for item in findings)

@@ -19,29 +19,32 @@ def path(**keys: Any) -> Path:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_profile_is_a_path_with_a_title_and_sources(name: Any) -> None:
-    made = path(profile=name)
-    assert find_inexpressible(made, Duration.parse("120 s")) is None
+    profile_path = path(profile=name)
+    assert find_inexpressible(profile_path, Duration.parse("120 s")) is None
     assert profile_title(name) and all(len(reference) > 20 for reference in profile_references(name))
     # What is stored has the values, and reads as the same path.
-    content = made.model_dump(mode="json", by_alias=True)
-    assert content["profile"] is None and Path.model_validate(content) == made
+    content = profile_path.model_dump(mode="json", by_alias=True)
+    assert content["profile"] is None and Path.model_validate(content) == profile_path
 
 
 def test_leo_is_another_link_every_15_s() -> None:
-    made = path(profile="leo")
-    (change,) = made.changes
+    profile_path = path(profile="leo")
+    (change,) = profile_path.changes
     assert change.at == change.every == Duration.parse("15 s")
     assert change.forward is not None and {*change.forward.ranges} == {"rate", "delay"}
-    assert made.blackhole is not None and made.blackhole.every == change.every
-    assert made.draws and scenario(path=made).path == made
+    assert profile_path.blackhole is not None and profile_path.blackhole.every == change.every
+    assert profile_path.draws and scenario(path=profile_path).path == profile_path
 
 
 def test_what_stands_beside_a_name_comes_first() -> None:
-    made = path(profile="leo", forward={"rate": "100 Mbit/s", "queue": "1 BDP"}, terminal="server")
-    assert str(made.forward.rate) == "100 Mbit/s" and made.forward.delay == path(profile="leo").forward.delay
-    assert str(made.forward.queue.capacity) == "1 BDP" and made.terminal == "server"
+    profile_path = path(profile="leo", forward={"rate": "100 Mbit/s", "queue": "1 BDP"}, terminal="server")
+    assert (
+        str(profile_path.forward.rate) == "100 Mbit/s"
+        and profile_path.forward.delay == path(profile="leo").forward.delay
+    )
+    assert str(profile_path.forward.queue.capacity) == "1 BDP" and profile_path.terminal == "server"
     # It holds from beginning to end; the delay goes on changing, and so does the other direction's rate.
-    (change,) = made.changes
+    (change,) = profile_path.changes
     assert change.forward is not None and change.forward.named == ("delay",)
     assert change.return_ is not None and change.return_.named == ("rate", "delay")
 

@@ -44,17 +44,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "store")
 
 
-def keyed(one: Cell) -> Cell:
+def keyed(stored_cell: Cell) -> Cell:
     """A cell with the key that it has in this checkout."""
-    return keyed_by(one, read_ledger(ROOT / LEDGER))
+    return keyed_by(stored_cell, read_ledger(ROOT / LEDGER))
 
 
-def _stored(store: Store, one: Cell, repetition: int = 0, at: str = NEW, status: str = "completed") -> Path:
-    partial = store.begin(one.key, repetition)
+def _stored(store: Store, stored_cell: Cell, repetition: int = 0, at: str = NEW, status: str = "completed") -> Path:
+    partial = store.begin(stored_cell.key, repetition)
     (partial / "sim").mkdir()
     (partial / "sim" / "counters.jsonl").write_text("{}\n" * 5000)
     outcome = Outcome.model_validate({"status": status})
-    run = Run(cell=one, repetition=repetition, outcome=outcome, started_at=at)
+    run = Run(cell=stored_cell, repetition=repetition, outcome=outcome, started_at=at)
     return store.finish(partial, run, MeasuredRun(version=1))
 
 
@@ -73,20 +73,22 @@ def _everything(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")} - {"runs/equivalences.json"}
 
 
-def _others(one: Cell) -> dict[str, Cell]:
+def _others(current_cell: Cell) -> dict[str, Cell]:
     """Cells that nobody would run today, by why."""
-    scenario = one.scenario
+    scenario = current_cell.scenario
     path = scenario.path.model_copy(update={"forward": scenario.path.return_})
     return {
-        "the engine's code": keyed(one.model_copy(update={"engine_code": "old"})),
+        "the engine's code": keyed(current_cell.model_copy(update={"engine_code": "old"})),
         "the lab it amounts to": keyed(
-            one.model_copy(update={"scenario": scenario.model_copy(update={"path_": path})})
+            current_cell.model_copy(update={"scenario": scenario.model_copy(update={"path_": path})})
         ),
         "no scenario is called": keyed(
-            one.model_copy(update={"scenario": scenario.model_copy(update={"name": "gone/long"}), "seed": 2})
+            current_cell.model_copy(update={"scenario": scenario.model_copy(update={"name": "gone/long"}), "seed": 2})
         ),
         "no such implementation": keyed(
-            one.model_copy(update={"client": one.client.model_copy(update={"name": "nobody"}), "seed": 3})
+            current_cell.model_copy(
+                update={"client": current_cell.client.model_copy(update={"name": "nobody"}), "seed": 3}
+            )
         ),
     }
 
@@ -103,13 +105,13 @@ def test_what_today_asks_for_is_told_from_what_it_does_not(
     with pytest.raises(SystemExit):
         main()
     out, err = capsys.readouterr()
-    said = {line.split()[0]: line for line in out.splitlines()}
+    line_of_run = {line.split()[0]: line for line in out.splitlines()}
     # Other words make no other cell; the run that the second stands in for is in nobody's way any more.
-    replaced = said.pop(f"{today.key}/0")
+    replaced = line_of_run.pop(f"{today.key}/0")
     assert replaced.endswith("replaced by a fresh run")
-    assert {key.partition("/")[0] for key in said} == {tested_cell.key for tested_cell in cells.values()}
+    assert {key.partition("/")[0] for key in line_of_run} == {tested_cell.key for tested_cell in cells.values()}
     for why, tested_cell in cells.items():
-        assert why in said[f"{tested_cell.key}/0"]
+        assert why in line_of_run[f"{tested_cell.key}/0"]
     assert "would remove 5 runs, " in err
     assert len(store.cell_keys()) == 5
 
@@ -185,7 +187,7 @@ def test_an_image_that_is_not_here_makes_nothing_unwanted(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "nothing says which runs"),
         (("--outcome", "crashd"), "did you mean 'crashed'"),
@@ -198,12 +200,12 @@ def test_an_image_that_is_not_here_makes_nothing_unwanted(
 )
 def test_what_says_nothing_removes_nothing(
     store: Store, today: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...], said: str,
+    words: tuple[str, ...], message: str,
 ) -> None:  # fmt: skip
     place = _stored(store, today, at=OLD)
     code, named, err = _prune(capsys, monkeypatch, store.root, *words)
     assert (code, named) == (2, [])
-    assert said in err
+    assert message in err
     assert place.exists()
 
 

@@ -30,16 +30,22 @@ from tests.examples import cell, scenario
 VERSION = 7
 
 
-def _other_bits(one: Cell, **overrides: object) -> Cell:
-    return with_key(one.model_copy(update=overrides))
+def _other_bits(stored_cell: Cell, **overrides: object) -> Cell:
+    return with_key(stored_cell.model_copy(update=overrides))
 
 
-def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01", version: int = VERSION) -> Run:
+def _stored(
+    store: Store, stored_cell: Cell, repetition: int = 0, at: str = "2026-01-01", version: int = VERSION
+) -> Run:
     run = Run(
-        cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at=at, contents={"sim": "d1"}
+        cell=stored_cell,
+        repetition=repetition,
+        outcome=Outcome(status="completed"),
+        started_at=at,
+        contents={"sim": "d1"},
     )
     measured = MeasuredRun(version=version, link=LinkProof(valid=True))
-    store.finish(store.begin(one.key, repetition), run, measured)
+    store.finish(store.begin(stored_cell.key, repetition), run, measured)
     return run
 
 

@@ -77,10 +77,10 @@ def test_what_a_line_lacks_that_stays_comes_from_those_left_out(tmp_path: Path) 
         {"time": t, "name": "recovery:metrics_updated", "data": data}
         for t, data in [(0, {"congestion_window": 1}), (1, {"ssthresh": 7}), (2, {"congestion_window": 2}), (20, {})]
     ]
-    file.write_text("\x1e" + "\n\x1e".join(json.dumps(one) for one in events) + "\n")
+    file.write_text("\x1e" + "\n\x1e".join(json.dumps(event) for event in events) + "\n")
     thin(file, whole=10, head=0)
     kept = [json.loads(line.strip("\x1e")) for line in file.read_text().strip().split("\n")]
-    assert [(one["time"], one["data"]) for one in kept] == [
+    assert [(event["time"], event["data"]) for event in kept] == [
         (0, {"congestion_window": 1}),
         (20, {"ssthresh": 7, "congestion_window": 2}),
     ]

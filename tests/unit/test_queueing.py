@@ -64,15 +64,15 @@ def test_the_estimate_of_the_wait_agrees_with_theory_and_knows_its_error(load: f
 
     estimate = wait_estimate(inputs, draw)
     generator = np.random.default_rng(7)
-    found, plain = [], []
+    estimates, plain = [], []
     for _ in range(60):
         arrivals, services = draw(generator)
         waits = lindley(arrivals, services) - services - arrivals
-        found.append(estimate(waits[:-1], services[:-1], np.diff(arrivals), inputs))
+        estimates.append(estimate(waits[:-1], services[:-1], np.diff(arrivals), inputs))
         plain.append(waits.mean())
-    assert np.mean(found) == pytest.approx(inputs.mean_wait, abs=4 * estimate.sd / math.sqrt(60))
-    assert np.std(found, ddof=1) == pytest.approx(estimate.sd, rel=0.4)
-    assert np.std(found) < 0.5 * np.std(plain)
+    assert np.mean(estimates) == pytest.approx(inputs.mean_wait, abs=4 * estimate.sd / math.sqrt(60))
+    assert np.std(estimates, ddof=1) == pytest.approx(estimate.sd, rel=0.4)
+    assert np.std(estimates) < 0.5 * np.std(plain)
 
 
 def test_waits_that_are_a_bucket_too_short_are_seen_by_the_estimate() -> None:
@@ -85,11 +85,11 @@ def test_waits_that_are_a_bucket_too_short_are_seen_by_the_estimate() -> None:
     estimate = wait_estimate(inputs, draw)
     arrivals, services = draw(np.random.default_rng(3))
     waits = lindley(arrivals, services) - services - arrivals
-    told = [
+    estimates = [
         estimate(np.maximum(0, waits - less)[:-1], services[:-1], np.diff(arrivals), inputs) for less in (0, service)
     ]
-    assert told[0] == pytest.approx(inputs.mean_wait, abs=4 * estimate.sd)
-    assert told[1] < inputs.mean_wait - 10 * estimate.sd
+    assert estimates[0] == pytest.approx(inputs.mean_wait, abs=4 * estimate.sd)
+    assert estimates[1] < inputs.mean_wait - 10 * estimate.sd
 
 
 def test_sizes_have_their_shares() -> None:

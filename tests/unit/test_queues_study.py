@@ -34,8 +34,12 @@ def results(
     vary = {"path.forward.queue": (queue,)} | ({"flow0.server.congestion_control": (control,)} if control else {})
     request = Request([tested], [KNOWN[client]], [KNOWN[server]], engine="virtual", vary=vary)
     (cell,) = build_matrix(request, images(client, server, "linux"), SIM, KNOWN)
-    made = tuple(_run(cell, number, values) for number, values in enumerate(runs))
-    return [CellResult(cell, made, judge(cell.scenario, made, []), tuple(Path("x") for _ in made))]
+    measured_runs = tuple(_run(cell, number, values) for number, values in enumerate(runs))
+    return [
+        CellResult(
+            cell, measured_runs, judge(cell.scenario, measured_runs, []), tuple(Path("x") for _ in measured_runs)
+        )
+    ]
 
 
 def _run(cell: Cell, number: int, values: tuple[float, ...]) -> tuple[Run, MeasuredRun]:
@@ -55,7 +59,7 @@ def _run(cell: Cell, number: int, values: tuple[float, ...]) -> tuple[Run, Measu
     return Run(cell=cell, repetition=number, outcome=Outcome(status="completed"), started_at="2026-11-27"), measured
 
 
-def made() -> list[CellResult]:
+def study_results() -> list[CellResult]:
     """quiche and picoquic behind three queues; picoquic with another congestion control, too."""
     return [
         *results(ALONE, "quiche", "1 BDP", (18.0, 30.0, 40.0)),
@@ -73,18 +77,18 @@ def made() -> list[CellResult]:
 
 
 def test_a_contestant_is_a_server_with_a_congestion_control() -> None:
-    found = contestants(made())
-    assert [(item.title, item.family, item.is_default) for item in found] == [
+    by_contestant = contestants(study_results())
+    assert [(item.title, item.family, item.is_default) for item in by_contestant] == [
         ("picoquic bbr", "BBR", True), ("picoquic dcubic", "another", False), ("quiche cubic", "CUBIC", True),
     ]  # fmt: skip
-    assert queues_of(found) == ["1 BDP", "codel", "fq_codel"]
-    quiche = found[Contestant("quiche", "cubic", True)]
+    assert queues_of(by_contestant) == ["1 BDP", "codel", "fq_codel"]
+    quiche = by_contestant[Contestant("quiche", "cubic", True)]
     assert quiche["1 BDP"].goodput is not None and quiche["1 BDP"].goodput.median == 18.0
     share = quiche["1 BDP"].share
     assert share is not None and (share.n, share.median) == (3, 0.5)
     assert (share.low, share.high) == pytest.approx((1 / 3, 2 / 3))
     # Where nothing came nothing was shared.
-    assert found[Contestant("picoquic", "dcubic", False)]["1 BDP"].share is None
+    assert by_contestant[Contestant("picoquic", "dcubic", False)]["1 BDP"].share is None
 
 
 def test_what_is_asked_outright_is_the_default_all_the_same() -> None:
@@ -93,7 +97,7 @@ def test_what_is_asked_outright_is_the_default_all_the_same() -> None:
 
 
 def test_three_sentences() -> None:
-    goodputs, delays, fair = sentences(contestants(made()))
+    goodputs, delays, fair = sentences(contestants(study_results()))
     assert goodputs == (
         "Alone, the middle sender has 18.4 Mbit/s behind DropTail, 1 BDP and 14.5 behind CoDel; least of all has "
         "picoquic dcubic, 12 Mbit/s behind CoDel."
@@ -109,7 +113,7 @@ def test_three_sentences() -> None:
 
 
 def test_the_page_has_a_row_for_each_and_says_so_where_there_is_none() -> None:
-    page = queues(made())
+    page = queues(study_results())
     assert "| **quiche cubic** | 18.0 / 30 / 40 | 17.0 / 6 / 9 | – |" in page
     assert "| **quiche cubic** | 50% [33%, 67%] | – | 49% |" in page
     assert "| picoquic dcubic | 19.0 / 33 / 41 | 12.0 / 2 / 3 | – |" in page
@@ -117,7 +121,7 @@ def test_the_page_has_a_row_for_each_and_says_so_where_there_is_none() -> None:
 
 
 def test_figures_have_a_panel_for_each_queue_and_a_row_for_each_contestant() -> None:
-    plane, shared = planes(made()), shares(made())
+    plane, shared = planes(study_results()), shares(study_results())
     assert plane is not None and shared is not None
     panels = [panel for row in plane["vconcat"] for panel in row["hconcat"]]
     assert [panel["title"]["text"] for panel in panels] == ["DropTail, 1 BDP", "CoDel"]

@@ -104,12 +104,12 @@ def test_what_a_sender_protects_is_read(aead: Aead, data: st.DataObject) -> None
     payloads = data.draw(st.lists(st.binary(min_size=4, max_size=90), min_size=1, max_size=12))
     updates = sorted(data.draw(st.lists(st.integers(0, 3), min_size=len(payloads), max_size=len(payloads))))
     # From one phase to the next one bit changes, so none may be left out.
-    updates = [sorted(set(updates)).index(one) for one in updates]
+    updates = [sorted(set(updates)).index(update) for update in updates]
     order = data.draw(st.permutations(range(len(payloads))))
-    made = [sender.packet(first + i, payloads[i], 2, updates[i]) for i in order]
+    protected = [sender.packet(first + i, payloads[i], 2, updates[i]) for i in order]
     assert aead in candidate_aeads(secret)
-    packets = decrypt(heads(made), Protection(secret, aead, 1, len(connection_id), largest=first - 1))
-    assert packets.row.tolist() == list(range(len(made)))
+    packets = decrypt(heads(protected), Protection(secret, aead, 1, len(connection_id), largest=first - 1))
+    assert packets.row.tolist() == list(range(len(protected)))
     assert packets.number.tolist() == [first + i for i in order]
     assert packets.phase.tolist() == [updates[i] for i in order]
     for plain, seen, size, i in zip(packets.plaintext, packets.captured, packets.size, order, strict=True):
@@ -129,10 +129,10 @@ def test_a_keystream_of_several_blocks(aead: Aead) -> None:
 
 def test_packets_that_are_cut_too_short_are_left_out() -> None:
     sender = Sender(bytes(32), Aead.AES_128_GCM, bytes(17))
-    made = [sender.packet(number, b"\x01" * 60, 2) for number in range(3)]
-    short = heads(made, 37)
+    protected = [sender.packet(number, b"\x01" * 60, 2) for number in range(3)]
+    short = heads(protected, 37)
     assert len(decrypt(short, Protection(sender.secret, sender.aead, 1, 17))) == 0
-    assert len(decrypt(heads(made, 38), Protection(sender.secret, sender.aead, 1, 17))) == 3
+    assert len(decrypt(heads(protected, 38), Protection(sender.secret, sender.aead, 1, 17))) == 3
 
 
 def test_the_example_of_a_packet_number() -> None:
@@ -174,7 +174,7 @@ def test_numbers_at_once_are_those_one_by_one(
     at_once = decode_numbers(np.array(truncated, np.int64), np.array(length, np.int64), largest)
     expected = list[int]()
     for short, size in zip(truncated, length, strict=True):
-        found = decode_number(largest, short, 8 * size) if short >= 0 else -1
-        expected.append(found)
-        largest = max(largest, found)
+        decoded = decode_number(largest, short, 8 * size) if short >= 0 else -1
+        expected.append(decoded)
+        largest = max(largest, decoded)
     assert at_once.tolist() == expected

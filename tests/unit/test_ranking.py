@@ -26,7 +26,7 @@ BARE = scenario(objectives=[], timeout="60 s")
 
 
 def _cells(*cells: tuple[dict[str, str], list[float]], engine: EngineName = "virtual") -> list[CellResult]:
-    return [completions(engine, *seconds, one=BARE, parameters=asked) for asked, seconds in cells]
+    return [completions(engine, *seconds, definition=BARE, parameters=asked) for asked, seconds in cells]
 
 
 def _cc(name: str, *seconds: float) -> tuple[dict[str, str], list[float]]:
@@ -37,7 +37,7 @@ FAST = (4.34, 4.39, 4.41, 4.41, 4.43, 4.44)
 SLOW = (45.6, 50.1, 55.2, 56.2, 58.0, 61.1)
 
 
-def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
+def _lines(results: list[CellResult], *metrics: MetricName) -> list[str]:
     return ranking_lines(rank_cells(results, metrics))
 
 
@@ -45,42 +45,42 @@ def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
 
 
 def test_two_cells_are_one_sentence() -> None:
-    assert _said(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))) == [
+    assert _lines(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))) == [
         "completion: ★ server bbr: 4.41 s [4.34, 4.44]; "
         "cubic: 55.7 s [45.6, 61.1], 12.7 times slower [10.5, 13.8] (p < 0.01, n = 6)"
     ]
 
 
 def test_what_is_alike_is_no_difference() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.1, 4.3, 4.5, 4.7), _cc("cubic", 4.2, 4.4, 4.6, 4.8)))
+    [line] = _lines(_cells(_cc("bbr", 4.1, 4.3, 4.5, 4.7), _cc("cubic", 4.2, 4.4, 4.6, 4.8)))
     assert line.endswith("cubic: 4.5 s [4.2, 4.8], no difference shown (p = 0.7, n = 4)")
 
 
 def test_one_run_each_is_not_tested() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0), _cc("cubic", 8.0)))
+    [line] = _lines(_cells(_cc("bbr", 4.0), _cc("cubic", 8.0)))
     assert line == "completion: ★ server bbr: 4 s; cubic: 8 s, 2 times slower (n = 1: nothing can be tested)"
 
 
 def test_too_few_runs_are_said_to_be_too_few() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.1, 4.2), _cc("cubic", 8.0, 8.1, 8.2)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.1, 4.2), _cc("cubic", 8.0, 8.1, 8.2)))
     assert "1.98 times slower [1.9, 2.05] in all runs (n = 3: too few to show a difference, 4 of each could)" in line
 
 
 def test_where_chance_plays_no_part_it_is_said() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 8.0, 8.0)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 8.0, 8.0)))
     assert line.endswith("2 times slower (n = 2, each the same in every repetition)")
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 4.0, 4.0)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 4.0, 4.0)))
     assert line.endswith("the same (n = 2, each the same in every repetition)")
 
 
 def test_what_ran_out_of_time_counts_as_the_worst() -> None:
     late = [run(status="timed_out", received=5) for _ in range(4)]
     cubic = result(
-        "virtual", *late, run(completion=50.0), run(completion=51.0), one=BARE,
+        "virtual", *late, run(completion=50.0), run(completion=51.0), definition=BARE,
         parameters={"server.congestion_control": "cubic"},
     )  # fmt: skip
     [bbr] = _cells(_cc("bbr", *FAST))
-    [line] = _said([cubic, bbr])
+    [line] = _lines([cubic, bbr])
     assert line.endswith("cubic: never [50, never], 4 of 6 timed out, slower (p < 0.01, n = 6)")
     json.dumps(dict(results_document([cubic, bbr]).data), allow_nan=False)
     [ranking] = rank_cells([cubic, bbr])
@@ -92,7 +92,7 @@ def test_many_cells_are_ranked_and_share_one_level() -> None:
         ({"server.initial_rtt": f"{rtt} ms"}, [4 + rtt / 1000 + step / 100 for step in range(6)])
         for rtt in (100, 200, 900)
     ))  # fmt: skip
-    head, *rest = _said(cells)
+    head, *rest = _lines(cells)
     assert head == ("completion: 3 cells, best first; by Mann and Whitney's test, 2 comparisons with the first (Holm)")
     assert [line.split(":")[0] for line in rest] == ["  ★ server.initial_rtt 100 ms", "  200 ms", "  900 ms"]
     assert all("(p < 0.01, n = 6)" in line for line in rest[1:])
@@ -100,18 +100,18 @@ def test_many_cells_are_ranked_and_share_one_level() -> None:
 
 def test_of_very_many_cells_the_first_and_the_last_are_told() -> None:
     cells = _cells(*(({"server.initial_rtt": f"{rtt} ms"}, [float(rtt)]) for rtt in range(10, 40)))
-    said = _said(cells)
-    assert len(said) == 12
-    assert said[-2] == "  … 20 cells between them (--json has all)"
-    assert said[-1].startswith("  39 ms: 39 s")
+    lines = _lines(cells)
+    assert len(lines) == 12
+    assert lines[-2] == "  … 20 cells between them (--json has all)"
+    assert lines[-1].startswith("  39 ms: 39 s")
 
 
 def test_more_is_better_of_a_rate_and_nothing_is_of_what_is_neutral() -> None:
     fast, slow = (
-        result("virtual", *(run(goodput=value, completion=1.0) for value in values), one=BARE, parameters=asked)
+        result("virtual", *(run(goodput=value, completion=1.0) for value in values), definition=BARE, parameters=asked)
         for asked, values in (_cc("bbr", 20, 21, 22, 23), _cc("cubic", 10, 10.5, 11, 11.5))
     )
-    [line] = _said([slow, fast], MetricName("goodput", 0))
+    [line] = _lines([slow, fast], MetricName("goodput", 0))
     assert line.startswith("goodput: ★ server bbr: 21.5 Mbit/s [20, 23]; cubic: ")
     assert "2 times less [" in line
 
@@ -121,46 +121,46 @@ def test_more_is_better_of_a_rate_and_nothing_is_of_what_is_neutral() -> None:
 
 def test_contestants_are_compared_on_one_path_each() -> None:
     cells = [
-        completions("virtual", *seconds, one=BARE, parameters={"path.down.loss": loss, **asked})
+        completions("virtual", *seconds, definition=BARE, parameters={"path.down.loss": loss, **asked})
         for loss in ("0 %", "1 %")
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
     ]
-    found = rank_cells(cells)
-    assert [ranking.path_label for ranking in found] == ["path.down.loss 0 %", "path.down.loss 1 %"]
-    assert [len(ranking.cells) for ranking in found] == [2, 2]
-    assert ranking_text(found[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
+    rankings = rank_cells(cells)
+    assert [ranking.path_label for ranking in rankings] == ["path.down.loss 0 %", "path.down.loss 1 %"]
+    assert [len(ranking.cells) for ranking in rankings] == [2, 2]
+    assert ranking_text(rankings[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
 
 
 def test_of_many_paths_it_is_counted_who_comes_first() -> None:
     cells = [
-        completions("virtual", *seconds, one=BARE, parameters={"path.down.loss": f"{loss} %", **asked})
+        completions("virtual", *seconds, definition=BARE, parameters={"path.down.loss": f"{loss} %", **asked})
         for loss in range(8)
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *(SLOW if loss else (1.0, 1.1, 1.2))))
     ]
-    assert _said(cells) == [
+    assert _lines(cells) == [
         "completion on 8 paths: first is server bbr on 7, server cubic on 1; 8 of 8 distances from the best shown "
         "(Mann and Whitney, Holm on each path); --json has each"
     ]
-    alone = [one for loss in range(8) for one in (
-        completions("virtual", 1.0 + shift, one=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
+    alone = [cell_result for loss in range(8) for cell_result in (
+        completions("virtual", 1.0 + shift, definition=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
         for shift, name in enumerate(("bbr", "cubic"))
     )]  # fmt: skip
-    assert "first is server bbr on 8; none can be tested; --json" in _said(alone)[0]
+    assert "first is server bbr on 8; none can be tested; --json" in _lines(alone)[0]
 
 
 def test_small_distances_are_told_in_per_cent() -> None:
-    [line] = _said(_cells(_cc("bbr", 4.0, 4.01, 4.02, 4.03), _cc("cubic", 4.1, 4.11, 4.12, 4.13)))
+    [line] = _lines(_cells(_cc("bbr", 4.0, 4.01, 4.02, 4.03), _cc("cubic", 4.1, 4.11, 4.12, 4.13)))
     assert "cubic: 4.12 s [4.1, 4.13], 2.5 % slower [1.7, 3.2] (p < 0.05, n = 4)" in line
-    [line] = _said(_cells(_cc("bbr", 4.0), _cc("cubic", 4.0001)))
+    [line] = _lines(_cells(_cc("bbr", 4.0), _cc("cubic", 4.0001)))
     assert "the same to a part in ten thousand (n = 1" in line
 
 
 def test_where_only_the_path_varies_its_values_are_compared() -> None:
     cells = [
-        completions("virtual", *seconds, one=BARE, parameters={"path.down.loss": loss})
+        completions("virtual", *seconds, definition=BARE, parameters={"path.down.loss": loss})
         for loss, seconds in (("0 %", FAST), ("1 %", SLOW))
     ]
-    [line] = _said(cells)
+    [line] = _lines(cells)
     assert line.startswith("completion: ★ path.down.loss 0 %: 4.41 s [4.34, 4.44]; 1 %: 55.7 s")
 
 
@@ -168,7 +168,7 @@ def test_pairs_are_called_by_who_plays() -> None:
     a, b = implementation("alpha"), implementation("beta")
 
     def name(*pairs: tuple[Any, Any]) -> list[str]:
-        return cell_labels([completions("virtual", 1.0, one=BARE, client=x, server=y) for x, y in pairs])
+        return cell_labels([completions("virtual", 1.0, definition=BARE, client=x, server=y) for x, y in pairs])
 
     assert name((a, a), (b, a)) == ["client alpha", "client beta"]
     assert name((a, a), (a, b)) == ["server alpha", "server beta"]
@@ -180,7 +180,7 @@ def test_pairs_are_called_by_who_plays() -> None:
 def test_cells_of_another_seed_are_not_compared() -> None:
     def cells(seed: int) -> list[CellResult]:
         return [
-            completions("virtual", *seconds, one=BARE, parameters=asked, seed=seed)
+            completions("virtual", *seconds, definition=BARE, parameters=asked, seed=seed)
             for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
         ]
 
@@ -191,7 +191,7 @@ def test_cells_of_another_seed_are_not_compared() -> None:
 def test_what_both_roles_have_is_said_once() -> None:
     cells = [
         completions(
-            "virtual", 1.0, one=BARE, parameters={f"{role}.initial_rtt": value for role in ("client", "server")}
+            "virtual", 1.0, definition=BARE, parameters={f"{role}.initial_rtt": value for role in ("client", "server")}
         )
         for value in ("100 ms", "200 ms")
     ]
@@ -201,7 +201,9 @@ def test_what_both_roles_have_is_said_once() -> None:
 def test_one_cell_or_none_with_values_is_no_ranking() -> None:
     assert rank_cells([]) == []
     assert rank_cells(_cells(_cc("bbr", *FAST))) == []
-    crashed = result("virtual", run(status="crashed"), one=BARE, parameters={"server.congestion_control": "cubic"})
+    crashed = result(
+        "virtual", run(status="crashed"), definition=BARE, parameters={"server.congestion_control": "cubic"}
+    )
     assert rank_cells([*_cells(_cc("bbr", *FAST)), crashed]) == []
     [ranking] = rank_cells([*_cells(_cc("bbr", 1.0)), crashed, *_cells(_cc("reno", 2.0))])
     assert ranking.unranked == ("server cubic",)
@@ -221,8 +223,8 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
 def test_what_a_scenario_is_ranked_by(flows: list[object], names: list[str]) -> None:
     from harness.evaluation.ranking import headline_metrics
 
-    one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
-    assert [name.text(len(flows)) for name in headline_metrics(one)] == names
+    definition = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
+    assert [name.text(len(flows)) for name in headline_metrics(definition)] == names
 
 
 # --- pages, JSON, figure, exit code
@@ -232,7 +234,7 @@ def test_json_and_pages_have_the_ranking() -> None:
     cells = _cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))
     content = results_document(cells).data
     assert content["schema"] == 2
-    assert {one["verdict"] for one in content["cells"]} == {"measured"}
+    assert {cell_entry["verdict"] for cell_entry in content["cells"]} == {"measured"}
     [ranking] = content["rankings"]
     best, other = ranking["cells"]
     assert (ranking["metric"], ranking["unit"], ranking["better"]) == ("completion", "s", "lower")
@@ -247,10 +249,10 @@ def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Path, monkeypatc
     # To draw takes seconds; what is drawn is what counts.
     monkeypatch.setattr("harness.report.plots.distribution.vl_convert.vegalite_to_svg", json.dumps)
     [ranking] = rank_cells(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST)))
-    made = ranking_specification(ranking)
-    assert made is not None
-    assert max(len(rows) for rows in made["datasets"].values()) == 12
-    axis = made["layer"][0]["encoding"]["y"]
+    figure = ranking_specification(ranking)
+    assert figure is not None
+    assert max(len(rows) for rows in figure["datasets"].values()) == 12
+    axis = figure["layer"][0]["encoding"]["y"]
     assert axis["sort"] == ["server bbr", "server cubic"]
     file = write_ranking(ranking, tmp_path)
     assert file is not None and file == tmp_path / "test/case/cells-completion-virtual.svg"
@@ -281,13 +283,15 @@ def test_what_is_measured_is_fine() -> None:
 def test_a_figure_of_what_mostly_ran_out_of_time_has_its_words() -> None:
     late = [run(status="timed_out", received=5) for _ in range(8)]
     cells = [
-        result("virtual", *late, run(completion=50.0), one=BARE, parameters={"server.congestion_control": name})
+        result("virtual", *late, run(completion=50.0), definition=BARE, parameters={"server.congestion_control": name})
         for name in ("reno", "cubic")
     ]
     [ranking] = rank_cells(cells)
-    made = ranking_specification(ranking)
-    assert made is not None
-    assert "8 of 9 not in time" in json.dumps(made, allow_nan=False)
-    all_late = [result("virtual", *late, one=BARE, parameters=one.cell.parameters) for one in cells]
+    figure = ranking_specification(ranking)
+    assert figure is not None
+    assert "8 of 9 not in time" in json.dumps(figure, allow_nan=False)
+    all_late = [
+        result("virtual", *late, definition=BARE, parameters=cell_result.cell.parameters) for cell_result in cells
+    ]
     [ranking] = rank_cells(all_late)
     assert ranking_specification(ranking) is None

@@ -21,26 +21,26 @@ def commands(**fields: Any) -> list[tuple[str, ...]]:
     return [*program.setup, *(command for change in program.changes for command in change.commands)]
 
 
-def passes_gate(made: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [one for one in made if "57832" in one and "sport" in one]
+def passes_gate(tc_commands: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [command for command in tc_commands if "57832" in command and "sport" in command]
 
 
 @pytest.mark.parametrize(("delay", "spared"), [("5 s", False), ("8 s", False), ("9 s", True), ("61 s", True)])
 def test_a_long_delay_spares_the_gate_s_answers(delay: str, spared: bool) -> None:
-    made = commands(forward=link("1 Mbit/s", delay))
-    found = passes_gate(made)
-    assert bool(found) == spared
-    for one in found:
-        assert one[4] == "left" and one[-2:] == ("flowid", "2:2")
-        assert one[one.index("match", one.index("57832") - 3) :][: len(GATE)] == GATE
+    tc_commands = commands(forward=link("1 Mbit/s", delay))
+    gate_filters = passes_gate(tc_commands)
+    assert bool(gate_filters) == spared
+    for gate_filter in gate_filters:
+        assert gate_filter[4] == "left" and gate_filter[-2:] == ("flowid", "2:2")
+        assert gate_filter[gate_filter.index("match", gate_filter.index("57832") - 3) :][: len(GATE)] == GATE
     # Its class has no netem: what is in no class that has one is not delayed.
-    netems = [one for one in made if "netem" in one and "delay" in one and one[4] == "left"]
-    assert [one[5:9] for one in netems] == [("parent", "2:1", "handle", "11:") if spared else ("parent", "1:", "handle", "2:")]  # fmt: skip
+    netems = [command for command in tc_commands if "netem" in command and "delay" in command and command[4] == "left"]
+    assert [netem[5:9] for netem in netems] == [("parent", "2:1", "handle", "11:") if spared else ("parent", "1:", "handle", "2:")]  # fmt: skip
 
 
 def test_the_way_to_the_servers_has_no_gate() -> None:
-    made = commands(**{"return": link("1 Mbit/s", "61 s")})
-    assert passes_gate(made) == []
+    tc_commands = commands(**{"return": link("1 Mbit/s", "61 s")})
+    assert passes_gate(tc_commands) == []
 
 
 def test_a_path_that_loses_most_at_first_spares_the_gate_s_answers() -> None:
@@ -52,8 +52,8 @@ def test_a_path_that_loses_most_at_first_spares_the_gate_s_answers() -> None:
 
 
 def test_changes_find_the_netem_in_its_class() -> None:
-    made = commands(forward=link("1 Mbit/s", "61 s"), changes=[{"at": "9 s", "forward": {"delay": "1 s"}}])
-    (changed,) = [one for one in made if one[:3] == ("tc", "qdisc", "change")]
+    tc_commands = commands(forward=link("1 Mbit/s", "61 s"), changes=[{"at": "9 s", "forward": {"delay": "1 s"}}])
+    (changed,) = [command for command in tc_commands if command[:3] == ("tc", "qdisc", "change")]
     assert changed[5:9] == ("parent", "2:1", "handle", "11:")
 
 

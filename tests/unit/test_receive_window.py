@@ -68,17 +68,17 @@ def test_a_connection_whose_opening_was_not_captured_has_no_credit(tmp_path: Pat
 
 def test_a_sender_that_has_used_up_the_window_waits_for_it_and_not_for_its_own() -> None:
     """TCP without a trace, as over HTTPS: it was taken for limited by its congestion window, or for idle."""
-    talk = conversation(credit=40, reports_window=False)
-    assert talk.credits is not None
-    (credit,) = talk.credits
-    talk = replace(talk, credits=(replace(credit, name="receive window"),))
-    found = {state: ns / 1e9 for state, ns in state_durations(*partition(talk)).items()}
-    assert found["flow_control"] > 2.5
-    assert found.get("window_limited", 0) == found.get("buffer_limited", 0) == found.get("sender_idle", 0) == 0
-    assert notes_of(talk)["flow_control"] == f"receive window of {40 * SIZE / 1e3:.0f} kB"
+    windowed = conversation(credit=40, reports_window=False)
+    assert windowed.credits is not None
+    (credit,) = windowed.credits
+    windowed = replace(windowed, credits=(replace(credit, name="receive window"),))
+    seconds = {state: ns / 1e9 for state, ns in state_durations(*partition(windowed)).items()}
+    assert seconds["flow_control"] > 2.5
+    assert seconds.get("window_limited", 0) == seconds.get("buffer_limited", 0) == seconds.get("sender_idle", 0) == 0
+    assert notes_of(windowed)["flow_control"] == f"receive window of {40 * SIZE / 1e3:.0f} kB"
 
 
 def test_a_window_that_is_never_used_up_limits_nothing() -> None:
-    talk = conversation(threshold=50, reports_window=False)
-    assert not len(rules.flow_control(talk))
-    assert np.isin("window_limited", list(state_durations(*partition(talk))))
+    windowed = conversation(threshold=50, reports_window=False)
+    assert not len(rules.flow_control(windowed))
+    assert np.isin("window_limited", list(state_durations(*partition(windowed))))

@@ -314,7 +314,7 @@ def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("schema: 1\nrequests:\n  - {scenarios: [satellite], client: ngtcp2}\n", ":3:"),
         ("schema: 1\nrequests:\n  - {scenarios: [satellite], repeat: 0}\n", ":3:"),
@@ -336,8 +336,8 @@ def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
         ("schema: 1\nrequests:\n  - {scenarios: [satellite], clients: ngtcp}\n", "ngtcp"),
     ],
 )
-def test_what_a_campaign_cannot_ask(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_what_a_campaign_cannot_ask(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         _shares(_reference(tmp_path, text))
 
 

@@ -207,9 +207,9 @@ def test_the_first_changed_release_is_found(count: int, data: st.DataObject) -> 
         tried.append(index)
         return index >= first
 
-    found = bisect(count, is_changed)
-    assert found.first_changed == (first if first < count else None)
-    assert found.last_before == first - 1 and not found.skipped
+    bisection = bisect(count, is_changed)
+    assert bisection.first_changed == (first if first < count else None)
+    assert bisection.last_before == first - 1 and not bisection.skipped
     # The oldest has run already. Each further run halves what is left, 'none' included.
     assert len(tried) <= math.ceil(math.log2(count)) and len(set(tried)) == len(tried)
 
@@ -225,12 +225,12 @@ def test_sixteen_releases_need_five_runs() -> None:
 def test_releases_that_cannot_be_run_are_named(count: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(1, count))
     broken = data.draw(st.sets(st.integers(1, count - 1)))
-    found = bisect(count, lambda index: None if index in broken else index >= first)
+    bisection = bisect(count, lambda index: None if index in broken else index >= first)
     working = [index for index in range(1, count) if index not in broken]
-    assert found.first_changed == next((index for index in working if index >= first), None)
-    assert found.last_before == max([0, *(index for index in working if index < first)])
-    end = count if found.first_changed is None else found.first_changed
-    assert set(found.skipped) == {index for index in broken if found.last_before < index < end}
+    assert bisection.first_changed == next((index for index in working if index >= first), None)
+    assert bisection.last_before == max([0, *(index for index in working if index < first)])
+    end = count if bisection.first_changed is None else bisection.first_changed
+    assert set(bisection.skipped) == {index for index in broken if bisection.last_before < index < end}
 
 
 def test_what_a_search_found() -> None:
@@ -239,8 +239,8 @@ def test_what_a_search_found() -> None:
         1: release("1.1.0", 8, slow_start=3),
         2: release("1.2.0", 9, slow_start=4),
     }
-    found = bisect(3, lambda index: bool(index == 2))
-    document = bisection_document(Criterion(COMPLETION, "lower", 0.02), results, found, None)
+    bisection = bisect(3, lambda index: bool(index == 2))
+    document = bisection_document(Criterion(COMPLETION, "lower", 0.02), results, bisection, None)
     assert document.data["first"] == "mine@1.2.0" and document.data["before"] == "mine@1.1.0"
     text = printed(document)
     assert "mine@1.2.0 of 2026-01-01 is the first: completion worse by more than 2 %." in text
@@ -326,7 +326,7 @@ def test_test_cases_are_one_grid_which_says_since_when() -> None:
     assert "handshake: succeeded since 1.1.0, unsupported before." in text
     assert "retry: failed since 1.2.0, succeeded before." in text
     data = history_document("mine", histories).data["scenarios"]
-    assert [(item["testcase"], [one["result"] for one in item["releases"]]) for item in data] == [
+    assert [(item["testcase"], [release_entry["result"] for release_entry in item["releases"]]) for item in data] == [
         ("retry", ["succeeded", "succeeded", "failed"]),
         ("handshake", ["unsupported", "succeeded", "succeeded"]),
     ]

@@ -272,10 +272,10 @@ def test_the_images_of_releases_go_when_the_cache_is_full(
     }
     ids = {name: f"sha256:{str(number) * 64}" for number, name in enumerate(sizes)}
     kept = [*sizes]
-    said: list[tuple[str, ...]] = []
+    docker_calls: list[tuple[str, ...]] = []
 
     def docker(*words: str, check: bool = True) -> SimpleNamespace:
-        said.append(words)
+        docker_calls.append(words)
         if words[0] == "rmi" and "running" not in words[-1]:
             kept.remove(words[-1])
         listed = [*kept, "<none>:<none>", "theirs/on-ours:1"]
@@ -297,7 +297,7 @@ def test_the_images_of_releases_go_when_the_cache_is_full(
     with limit.use(f"rootfs/{ids['quic-lab/used:1'].removeprefix('sha256:')[:24]}"):
         assert images.bound_releases(limit) == ["image quic-lab/old:1", "image quic-lab/new:1"]
     assert kept == [needed.reference, "quic-lab/used:1", "quic-lab/running:1"]
-    assert {words[:2] for words in said} == {("images", "--filter"), ("rmi", "--force")}
+    assert {words[:2] for words in docker_calls} == {("images", "--filter"), ("rmi", "--force")}
     assert len([*limit.roots.iterdir()]) == 1, "an export goes with its image"
     assert images.bound_releases(limit) == []
 
@@ -411,11 +411,11 @@ numbers = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 @given(st.sets(numbers, min_size=1, max_size=20), numbers)
 def test_the_nearest_releases_are_next_to_it(published: set[tuple[int, int, int]], asked: tuple[int, int, int]) -> None:
     versions = [Version(".".join(map(str, item))) for item in sorted(published)]
-    found = nearest(Version(".".join(map(str, asked))), versions)
-    first = versions.index(found[0])
-    assert found == versions[first : first + len(found)] and len(found) == min(4, len(versions))
+    neighbours = nearest(Version(".".join(map(str, asked))), versions)
+    first = versions.index(neighbours[0])
+    assert neighbours == versions[first : first + len(neighbours)] and len(neighbours) == min(4, len(versions))
     after = sum(item < asked for item in published)
-    assert not published or first <= after <= first + len(found)
+    assert not published or first <= after <= first + len(neighbours)
 
 
 @given(st.lists(numbers, min_size=2, max_size=2, unique=True))

@@ -65,17 +65,17 @@ def results(
 
 
 @pytest.mark.parametrize(
-    ("phases", "told"), [(JUMP, "jumps"), (RETREAT, "jumps and retreats"), (STAY, "does not jump")]
+    ("phases", "expected_course"), [(JUMP, "jumps"), (RETREAT, "jumps and retreats"), (STAY, "does not jump")]
 )
-def test_phases_are_a_course(phases: str, told: str) -> None:
-    assert course(phases) == told
+def test_phases_are_a_course(phases: str, expected_course: str) -> None:
+    assert course(phases) == expected_course
 
 
 def test_harm_is_of_pairs_of_repetitions() -> None:
     rates = [20.0, 30.0, 40.0, 25.0, 35.0, 45.0]
-    found = by_mechanism(results(TAKEN, {"off": [9.0] * 6, "careful-resume": [8.0] * 6}, other=rates), TAKEN)
-    off, careful = found
-    span = harmed(found[careful], found[off], OTHER)
+    mechanisms = by_mechanism(results(TAKEN, {"off": [9.0] * 6, "careful-resume": [8.0] * 6}, other=rates), TAKEN)
+    off, careful = mechanisms
+    span = harmed(mechanisms[careful], mechanisms[off], OTHER)
     # Over runs that differ by half there is nothing between the pairs.
     assert span is not None and (span.low, span.high) == pytest.approx((0.1, 0.1))
 

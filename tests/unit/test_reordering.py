@@ -31,17 +31,17 @@ MS = 1_000_000
 
 def test_a_late_packet_is_reordered_by_as_many_as_came_before_it() -> None:
     # They leave a millisecond apart; the third is late, so that the fourth, fifth and sixth come before it.
-    found = reordering(np.array([50, 51, 58, 53, 54, 55, -1, 60]) * MS)
-    assert found.reordered.tolist() == [False, False, False, False, False, True, False]
-    assert found.extent.tolist() == [0, 0, 0, 0, 0, 3, 0]
-    assert found.late_ns.tolist() == [0, 0, 0, 0, 0, 5 * MS, 0]
-    assert found.ratio == pytest.approx(1 / 7)
+    measured = reordering(np.array([50, 51, 58, 53, 54, 55, -1, 60]) * MS)
+    assert measured.reordered.tolist() == [False, False, False, False, False, True, False]
+    assert measured.extent.tolist() == [0, 0, 0, 0, 0, 3, 0]
+    assert measured.late_ns.tolist() == [0, 0, 0, 0, 0, 5 * MS, 0]
+    assert measured.ratio == pytest.approx(1 / 7)
 
 
 def test_packets_in_order_are_not_reordered_whatever_is_lost() -> None:
-    found = reordering(np.array([50, -1, -1, 53, 54]) * MS)
-    assert len(found.extent) == 3
-    assert found.ratio == found.extent.max() == found.late_ns.max() == 0
+    measured = reordering(np.array([50, -1, -1, 53, 54]) * MS)
+    assert len(measured.extent) == 3
+    assert measured.ratio == measured.extent.max() == measured.late_ns.max() == 0
     assert reordering(np.array([-1, -1])).ratio == 0
 
 
@@ -49,12 +49,12 @@ def test_packets_in_order_are_not_reordered_whatever_is_lost() -> None:
 def test_extent_and_late_time_are_those_of_the_definition(moments: list[int]) -> None:
     """RFC 4737 §4.2.2 and §4.3: i - j and t[i] - t[j], with the smallest j for which s[j] > s[i]."""
     order = sorted(range(len(moments)), key=lambda sent: moments[sent])
-    found = reordering(np.array(moments, np.int64))
+    measured = reordering(np.array(moments, np.int64))
     for i, sent in enumerate(order):
         first = next((j for j in range(i) if order[j] > sent), None)
-        assert found.reordered[i] == (first is not None)
-        assert found.extent[i] == (0 if first is None else i - first)
-        assert found.late_ns[i] == (0 if first is None else moments[sent] - moments[order[first]])
+        assert measured.reordered[i] == (first is not None)
+        assert measured.extent[i] == (0 if first is None else i - first)
+        assert measured.late_ns[i] == (0 if first is None else moments[sent] - moments[order[first]])
 
 
 def _segments(folder: Path, *moves: tuple[int, int, int | None]) -> tuple[list[int], list[int]]:

@@ -29,13 +29,13 @@ def results(scenario: str, values: dict[str, Sequence[Values]]) -> list[CellResu
     tested = catalogue().find_scenarios([scenario])[0]
     pairs = [KNOWN[name] for name in values]
     request = Request([tested], pairs, pairs, engine="virtual")
-    found = []
+    cell_results = []
     for cell in build_matrix(request, images(*values), SIM, KNOWN):
         # Of two different ones, there is a run as well: it must not count.
         of_cell = values[cell.server.name] if cell.server.name == cell.client.name else [(99.0, 99)]
-        runs = tuple(_run(cell, number, one) for number, one in enumerate(of_cell))
-        found.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
-    return found
+        runs = tuple(_run(cell, number, values_of_run) for number, values_of_run in enumerate(of_cell))
+        cell_results.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return cell_results
 
 
 def _run(cell: Cell, number: int, values: Values) -> tuple[Run, MeasuredRun]:
@@ -53,7 +53,7 @@ def _run(cell: Cell, number: int, values: Values) -> tuple[Run, MeasuredRun]:
     return run, measured
 
 
-def made() -> list[CellResult]:
+def study_results() -> list[CellResult]:
     """ngtcp2 takes it well, quinn badly, picoquic's download never ends with jitter; https has TCP."""
     return [
         *results(IN_ORDER, {"ngtcp2": [(8.0, 0), (8.0, 0), (8.2, 0)], "quinn": [(8.0, 0)], "picoquic": [(8.0, 0)]}),
@@ -66,9 +66,9 @@ def made() -> list[CellResult]:
 
 
 def test_stacks_with_themselves_by_name_and_tcp_last() -> None:
-    found = stacks(made())
-    assert [stack.title for stack in found] == ["ngtcp2", "picoquic", "quinn", "https (TCP)"]
-    by_name = {stack.name: stack for stack in found}
+    by_title = stacks(study_results())
+    assert [stack.title for stack in by_title] == ["ngtcp2", "picoquic", "quinn", "https (TCP)"]
+    by_name = {stack.name: stack for stack in by_title}
     assert by_name["ngtcp2"].spurious(NEIGHBOURS) == 1 and by_name["quinn"].slowdown(FAR_AHEAD) == 5.0
     # A download that does not end takes for ever.
     never = by_name["picoquic"].slowdown(JITTER)
@@ -77,7 +77,7 @@ def test_stacks_with_themselves_by_name_and_tcp_last() -> None:
 
 
 def test_three_sentences() -> None:
-    mistaken, costs, tcp = sentences(stacks(made()))
+    mistaken, costs, tcp = sentences(stacks(study_results()))
     assert mistaken == (
         "Senders of QUIC take packets of a download for lost that come: 1 (ngtcp2) to 46 (quinn) where neighbours "
         "change places, 8 (ngtcp2) to 500 (picoquic) where 1 % come far ahead and 700 (quinn) to 1,000 (ngtcp2) where "
@@ -94,7 +94,7 @@ def test_three_sentences() -> None:
 
 
 def test_the_page_has_a_row_for_each_and_says_so_where_there_is_none() -> None:
-    page = reordering(made())
+    page = reordering(study_results())
     assert "| ngtcp2 | 1 to 3 | 8 [8, 8.2] | 0 | 8 | 1 | 8 | 8 | 9.6 | 1,000 |" in page
     assert "| picoquic | 1 | 8 | 0 | 8 | 3 | 16 | 500 | never | 900 |" in page
     assert "| https (TCP) | 1 | 8 | 0 | – | – | 12 | 5 | – | – |" in page
@@ -102,7 +102,7 @@ def test_the_page_has_a_row_for_each_and_says_so_where_there_is_none() -> None:
 
 
 def test_figures_have_a_row_for_each_stack_the_worst_first() -> None:
-    counts, costs = spurious_counts(made()), slowdowns(made())
+    counts, costs = spurious_counts(study_results()), slowdowns(study_results())
     assert counts is not None and costs is not None
     assert _rows(counts) == ["ngtcp2", "picoquic", "quinn", "https (TCP)"]
     assert _rows(costs) == ["picoquic", "quinn", "https (TCP)", "ngtcp2"]

@@ -35,8 +35,8 @@ from tests.rendering import printed
 IN_TIME = scenario(objectives=[{"metric": "completion", "at_most": "10 s"}])
 
 
-def made(engine: Literal["compose", "virtual"] = "compose", one: object = None, seed: int = 1) -> Cell:
-    tested_cell = cell(one or IN_TIME, engine=engine, seed=seed)  # type: ignore[arg-type]
+def planned_cell(engine: Literal["compose", "virtual"] = "compose", definition: object = None, seed: int = 1) -> Cell:
+    tested_cell = cell(definition or IN_TIME, engine=engine, seed=seed)  # type: ignore[arg-type]
     assert tested_cell.key == cell_key(tested_cell, Ledger())
     return tested_cell
 
@@ -44,25 +44,25 @@ def made(engine: Literal["compose", "virtual"] = "compose", one: object = None, 
 class World:
     """Runs that come out as written."""
 
-    def __init__(self, outcomes: Sequence[Pair], asked: int | UntilDecided | None, one: Cell) -> None:
+    def __init__(self, outcomes: Sequence[Pair], asked: int | UntilDecided | None, planned: Cell) -> None:
         self.reports: list[str] = []
         self._outcomes = outcomes
-        self._cell = one
-        self.series = RepetitionPlan([one], asked, self._result, self.reports.append)
+        self._cell = planned
+        self.series = RepetitionPlan([planned], asked, self._result, self.reports.append)
 
-    def _result(self, one: Cell, count: int) -> CellResult:
+    def _result(self, planned: Cell, count: int) -> CellResult:
         pairs = tuple(self._outcomes[:count])
-        return CellResult(one, pairs, judge(one.scenario, pairs), ())
+        return CellResult(planned, pairs, judge(planned.scenario, pairs), ())
 
     def rounds(self, done: int = 0) -> list[int]:
         """How many repetitions were asked for after each look."""
         batch = self.series.first_runs({(self._cell.key, number) for number in range(done)})
-        found = []
+        counts = []
         while batch:
-            found.append(self.series.scheduled_count(self._cell))
-            assert batch[-1].repetition == found[-1] - 1
+            counts.append(self.series.scheduled_count(self._cell))
+            assert batch[-1].repetition == counts[-1] - 1
             batch = self.series.next_runs(self._cell)
-        return found
+        return counts
 
 
 def _runs(*seconds: float) -> list[Pair]:
@@ -105,46 +105,48 @@ def test_between_two_decisive_numbers_an_interval_only_grows(values: list[float]
     ],
 )
 def test_a_cell_is_run_until_it_is_decided(outcomes: list[Pair], rounds: list[int]) -> None:
-    assert World(outcomes, UntilDecided(), made()).rounds() == rounds
+    assert World(outcomes, UntilDecided(), planned_cell()).rounds() == rounds
 
 
 def test_the_bound_is_kept() -> None:
     outcomes = _runs(*[8.0, 12.0] * 20)
-    assert World(outcomes, UntilDecided(13), made()).rounds()[-2:] == [12, 13]
-    assert World(outcomes, UntilDecided(6), made()).rounds() == [1, 6]
+    assert World(outcomes, UntilDecided(13), planned_cell()).rounds()[-2:] == [12, 13]
+    assert World(outcomes, UntilDecided(6), planned_cell()).rounds() == [1, 6]
 
 
 def test_what_is_stored_counts() -> None:
     decided, open_ones = _runs(*[8.0 + number / 100 for number in range(20)]), _runs(*[8.0, 12.0] * 10)
-    assert World(decided, UntilDecided(), made()).rounds(done=10) == []
-    assert World(decided, UntilDecided(), made()).rounds(done=3) == [6]
-    world = World(open_ones, UntilDecided(), made())
+    assert World(decided, UntilDecided(), planned_cell()).rounds(done=10) == []
+    assert World(decided, UntilDecided(), planned_cell()).rounds(done=3) == [6]
+    world = World(open_ones, UntilDecided(), planned_cell())
     assert world.rounds(done=10) == [12, 15, 17, 20]
     assert world.series.stored_count() == 10
 
 
 def test_in_virtual_time_what_chance_has_no_part_in_is_not_repeated() -> None:
     """Every repetition has a seed of its own; two that are the same in every figure say that it does not matter."""
-    alike = World(_runs(*[8.0] * 20), UntilDecided(), made("virtual"))
+    alike = World(_runs(*[8.0] * 20), UntilDecided(), planned_cell("virtual"))
     assert alike.rounds() == [1, 2]
     assert "2 repetitions are the same in every figure" in alike.reports[0]
-    assert World(_runs(*[8.0 + number / 1e9 for number in range(20)]), UntilDecided(), made("virtual")).rounds() == [
+    assert World(
+        _runs(*[8.0 + number / 1e9 for number in range(20)]), UntilDecided(), planned_cell("virtual")
+    ).rounds() == [
         1,
         2,
         6,
     ]
     # In real time equal figures are an accident.
-    assert World(_runs(*[8.0] * 20), UntilDecided(), made()).rounds() == [1, 6]
+    assert World(_runs(*[8.0] * 20), UntilDecided(), planned_cell()).rounds() == [1, 6]
 
 
 def test_without_objectives_there_is_nothing_to_decide() -> None:
     tested_scenario = scenario(objectives=[], repetitions=3)
-    assert World(_runs(*[8.0] * 20), UntilDecided(), made(one=tested_scenario)).rounds() == [3]
+    assert World(_runs(*[8.0] * 20), UntilDecided(), planned_cell(definition=tested_scenario)).rounds() == [3]
 
 
 def _printed(*seconds: float) -> str:
     pairs = _runs(*seconds)
-    cells = [CellResult(made(), tuple(pairs), judge(IN_TIME, pairs), (Path("/runs"),) * len(pairs))]
+    cells = [CellResult(planned_cell(), tuple(pairs), judge(IN_TIME, pairs), (Path("/runs"),) * len(pairs))]
     return printed(results_blocks(cells), 160)
 
 
@@ -156,9 +158,9 @@ def test_the_table_counts_verdicts_of_one_run() -> None:
 
 
 def test_numbers_are_as_they_were() -> None:
-    cells = [made(seed=seed) for seed in (1, 2, 3)]
+    cells = [planned_cell(seed=seed) for seed in (1, 2, 3)]
 
-    def result(one: Cell, count: int) -> CellResult:
+    def result(planned: Cell, count: int) -> CellResult:
         raise AssertionError("nobody has to ask")
 
     series = RepetitionPlan(cells, 4, result)
@@ -190,16 +192,16 @@ class StoringGround:
         self._store, self._seconds = store, seconds
         self.repetitions_run: list[int] = []
 
-    def needs(self, one: Cell) -> tuple[frozenset[str], list[Step]]:
+    def needs(self, planned: Cell) -> tuple[frozenset[str], list[Step]]:
         return frozenset(), []
 
     def make(self, step: Step, *, beside: bool) -> bool:
         raise AssertionError("nothing is built")
 
-    def settle_images(self, one: Cell) -> Cell:
-        return one
+    def settle_images(self, planned: Cell) -> Cell:
+        return planned
 
-    def expected_seconds(self, one: Cell) -> float:
+    def expected_seconds(self, planned: Cell) -> float:
         return 1.0
 
     def cancel(self) -> None:
@@ -236,7 +238,7 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
     }.items():
         monkeypatch.setattr(f"harness.execution.campaign.{name}", fake)
     events: list[Event] = []
-    tested_cell = made()
+    tested_cell = planned_cell()
 
     def work(asked: int | UntilDecided | None, *, fresh: bool = False) -> CellResult:
         events.clear()

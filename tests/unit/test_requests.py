@@ -41,7 +41,7 @@ def flow(definition: dict[str, Any]) -> Flow:
     return Flow.model_validate(definition)
 
 
-def made(definition: dict[str, Any], schedules: tuple[str, ...] = ("h3",)) -> Cell:
+def requesting_cell(definition: dict[str, Any], schedules: tuple[str, ...] = ("h3",)) -> Cell:
     ends = (implementation("alpha", schedules=schedules), implementation("beta"))
     return cell(scenario(flows=[definition], objectives=[], milestones=[]), *ends)
 
@@ -151,11 +151,11 @@ def test_what_is_no_har_file_is_refused_with_its_name(tmp_path: Path, content: s
 
 
 def test_a_client_is_told_the_urls_and_when_to_ask_for_each() -> None:
-    client = build_lab(made(PAGE), 0).host("client0")
+    client = build_lab(requesting_cell(PAGE), 0).host("client0")
     assert client.environment["SCHEDULE"] == "0,0,,u=0;0,0,0,;0,0,0,;0,0,0,;0,0.05,0-3,u=5,i"
     assert len(client.environment["REQUESTS"].split()) == 5
-    assert "SCHEDULE" not in build_lab(made(PAGE), 0).host("server0").environment
-    assert "SCHEDULE" not in build_lab(made({"download": "1 MB"}), 0).host("client0").environment
+    assert "SCHEDULE" not in build_lab(requesting_cell(PAGE), 0).host("server0").environment
+    assert "SCHEDULE" not in build_lab(requesting_cell({"download": "1 MB"}), 0).host("client0").environment
 
 
 @given(st.lists(st.sets(st.integers(0, 30)).map(sorted), max_size=5))
@@ -168,9 +168,9 @@ def test_numbers_of_requests_are_written_as_ranges_that_mean_them(lists: list[li
 
 def test_who_follows_no_schedule_is_unsupported_by_name() -> None:
     with pytest.raises(UnsupportedError, match="alpha asks for all files at once") as caught:
-        application_protocol(made(PAGE, ()), 0)
+        application_protocol(requesting_cell(PAGE, ()), 0)
     assert (caught.value.role, caught.value.reason) == ("client", "schedules")
-    assert application_protocol(made(PAGE, ("hq-interop",)), 0) == "hq-interop"
+    assert application_protocol(requesting_cell(PAGE, ("hq-interop",)), 0) == "hq-interop"
 
 
 # --- What the log of a client says.
@@ -195,33 +195,33 @@ PAGE_TIMES: list[tuple[float | None, ...]] = [
 
 
 def test_a_page_load_is_the_arithmetic_of_its_objects(tmp_path: Path) -> None:
-    found = measured(tmp_path, PAGE, PAGE_TIMES)
-    assert found["page_load"] == pytest.approx(1.0)
-    assert (found["loaded_html"], found["loaded_style"], found["loaded_font"]) == pytest.approx((0.3, 0.8, 1.0))
-    assert found["first_byte_of_style"] == pytest.approx(0.11)
+    figures = measured(tmp_path, PAGE, PAGE_TIMES)
+    assert figures["page_load"] == pytest.approx(1.0)
+    assert (figures["loaded_html"], figures["loaded_style"], figures["loaded_font"]) == pytest.approx((0.3, 0.8, 1.0))
+    assert figures["first_byte_of_style"] == pytest.approx(0.11)
     # (40 · 0.3 + 20 · (0.5 + 0.8 + 0.6) + 30 · 1.0) / 130.
-    assert found["byte_index"] == pytest.approx(80 / 130)
+    assert figures["byte_index"] == pytest.approx(80 / 130)
 
 
 def test_a_page_without_an_object_is_not_loaded(tmp_path: Path) -> None:
-    found = measured(tmp_path, PAGE, [*PAGE_TIMES[:-1], (0.85, None, None)])
-    assert "page_load" not in found and "byte_index" not in found
-    assert found["loaded_style"] == pytest.approx(0.8)
+    figures = measured(tmp_path, PAGE, [*PAGE_TIMES[:-1], (0.85, None, None)])
+    assert "page_load" not in figures and "byte_index" not in figures
+    assert figures["loaded_style"] == pytest.approx(0.8)
 
 
 def test_response_times_count_what_was_never_answered(tmp_path: Path) -> None:
-    found = measured(tmp_path, REQUESTS, [(0, 0.02, 0.02), (0.1, 0.13, 0.13), (0.2, 0.24, 0.25), (0.3, None, None)])
-    assert found["unanswered_requests"] == 1
+    figures = measured(tmp_path, REQUESTS, [(0, 0.02, 0.02), (0.1, 0.13, 0.13), (0.2, 0.24, 0.25), (0.3, None, None)])
+    assert figures["unanswered_requests"] == 1
     # Of 20, 30, 50 ms and never.
-    assert found["response_time_p50"] == pytest.approx(50)
-    assert found["responses_per_minute"] == pytest.approx(60 / 0.05)
-    assert "response_time_p95" not in found and "response_time_max" not in found
+    assert figures["response_time_p50"] == pytest.approx(50)
+    assert figures["responses_per_minute"] == pytest.approx(60 / 0.05)
+    assert "response_time_p95" not in figures and "response_time_max" not in figures
 
 
 def test_a_video_stalls_where_a_segment_is_late(tmp_path: Path) -> None:
     # It begins at 1 s, needs the second at 5 s, the third (late by 2 s) at 9 s and the fourth at 15 s.
-    found = measured(tmp_path, VIDEO, [(0.1, 0.2, 1), (1, 1.1, 4), (4, 4.1, 11), (11, 11.1, 14)])
-    assert (found["startup_time"], found["stalls"], found["stalled_time"]) == pytest.approx((1, 1, 2))
+    figures = measured(tmp_path, VIDEO, [(0.1, 0.2, 1), (1, 1.1, 4), (4, 4.1, 11), (11, 11.1, 14)])
+    assert (figures["startup_time"], figures["stalls"], figures["stalled_time"]) == pytest.approx((1, 1, 2))
 
 
 @given(st.lists(st.floats(0.1, 60), min_size=2, max_size=20), st.floats(0.5, 10))
@@ -266,7 +266,7 @@ def test_both_ends_are_told_of_datagrams() -> None:
     assert {lab.host(name).environment["DATAGRAMS"] for name in ("client0", "server0")} == {"0.02,2,160,3"}
     assert lab.host("client0").environment["TESTCASE"] == "transfer"
     with pytest.raises(UnsupportedError, match="alpha sends and logs no datagrams"):
-        application_protocol(made(CALL), 0)
+        application_protocol(requesting_cell(CALL), 0)
 
 
 def test_loss_delay_and_jitter_of_datagrams_are_those_of_the_log(tmp_path: Path) -> None:
@@ -276,14 +276,14 @@ def test_loss_delay_and_jitter_of_datagrams_are_those_of_the_log(tmp_path: Path)
     rows = [(0, 0, 10), (1, 0, 12), (3, 20, 32), (2, 20, 40), (2, 20, 41)]
     lines = [f"{sequence},{T0 + sent * 10**6},{T0 + came * 10**6}" for sequence, sent, came in rows]
     (tmp_path / "flow0/client/datagrams.csv").write_text("\n".join(["sequence,sent_ns,received_ns", *lines, ""]))
-    found = by_name(measure(tmp_path, run))
-    assert found["datagram_loss"] == pytest.approx(2 / 6)
-    assert (found["datagram_delay_p50"], found["datagram_delay_max"]) == pytest.approx((12, 20))
+    figures = by_name(measure(tmp_path, run))
+    assert figures["datagram_loss"] == pytest.approx(2 / 6)
+    assert (figures["datagram_delay_p50"], figures["datagram_delay_max"]) == pytest.approx((12, 20))
     # RFC 3550: differences of 2, 0 and 8 ms.
     jitter = 0.0
     for difference in (2.0, 0.0, 8.0):
         jitter += (difference - jitter) / 16
-    assert found["datagram_jitter"] == pytest.approx(jitter)
+    assert figures["datagram_jitter"] == pytest.approx(jitter)
 
 
 def test_waits_are_durations() -> None:

@@ -33,7 +33,7 @@ PARAMETERS = {"congestion_control": {"server": {"flag": "--cc={value}"}}}
 
 
 @pytest.mark.parametrize(
-    ("one", "client", "server", "sentence"),
+    ("repeating", "client", "server", "sentence"),
     [
         (again(), PICOQUIC, PICOQUIC, f"† {SENTENCE} by default)"),
         (scenario("satellite-seeded"), PICOQUIC, PICOQUIC, f"† {SENTENCE})"),
@@ -45,20 +45,20 @@ PARAMETERS = {"congestion_control": {"server": {"flag": "--cc={value}"}}}
     ],
 )
 def test_what_a_repeat_starts_from(
-    one: Scenario, client: Implementation, server: Implementation, sentence: str
+    repeating: Scenario, client: Implementation, server: Implementation, sentence: str
 ) -> None:
-    made = results(one, [4.8], client=client, server=server)[:1]
-    assert footnotes(made) == ([sentence] if sentence else [])
+    cell_results = results(repeating, [4.8], client=client, server=server)[:1]
+    assert footnotes(cell_results) == ([sentence] if sentence else [])
 
 
 def test_every_format_says_so() -> None:
-    made = results(again(), [4.8], figures={"milestone_100MB": 6.0})
+    cell_results = results(again(), [4.8], figures={"milestone_100MB": 6.0})
     forgot = results(again(), [9.8], figures={"milestone_100MB": 6.0}, server=forgetful())
-    text = render_blocks(scenario_blocks([*made, *forgot]))
+    text = render_blocks(scenario_blocks([*cell_results, *forgot]))
     assert "| 6.00 | 4.80 † |" in text and "| 6.00 | 9.80 |" in text
     assert text.rstrip().endswith(f"† {SENTENCE} by default)")
     assert "†" not in render_blocks(scenario_blocks(forgot))
-    document = results_document([*made, *forgot])
+    document = results_document([*cell_results, *forgot])
     text = printed(document)
     assert "4.80 †" in text and "9.80 †" not in text
     assert f"† {SENTENCE} by default)" in text
@@ -73,8 +73,8 @@ def test_a_flow_s_own_parameter_counts() -> None:
 
 
 def asked(value: str, client: Implementation, **more: Any) -> Cell:
-    one = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **more)
-    return cell(one, client, PICOQUIC)
+    repeating = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **more)
+    return cell(repeating, client, PICOQUIC)
 
 
 def test_a_seed_is_for_a_client_that_resumes() -> None:

@@ -21,8 +21,8 @@ from tests.machine_code import STARTS, as_read, found_in
 )
 def test_code_that_looks_alike_stays(code: str, kind: str | None) -> None:
     raw = bytes.fromhex(code)
-    found = [site.name for site in sites.SITES if found_in(raw, site)]
-    assert found == ([kind] if kind else [])
+    kinds = [site.name for site in sites.SITES if found_in(raw, site)]
+    assert kinds == ([kind] if kind else [])
 
 
 def test_the_kernels_table_has_every_kind_and_every_byte() -> None:

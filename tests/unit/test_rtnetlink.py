@@ -22,19 +22,22 @@ COMMANDS = [
     ["ip", "neigh", "replace", "fd00:cafe:cafe::2", "lladdr", "02:42:c1:a7:00:02", "dev", "eth0", "nud", "permanent"],
 ]
 #: A namespace of one's own with an interface; what it has by then is printed.
-MADE = "ip link add eth0 address 02:42:c1:a7:00:64 type veth peer name other address 02:42:c1:a7:00:02\nip link set other up"
+CREATE_INTERFACE = "ip link add eth0 address 02:42:c1:a7:00:64 type veth peer name other address 02:42:c1:a7:00:02\nip link set other up"
 SHOWN = "for what in address neigh 'route show table all' '-6 route show table all'; do ip $what; done"
 OWN = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
 ENV = {**os.environ, "LC_ALL": "C"}
 
 
 def _shown(work: str) -> str:
-    process = subprocess.run([*OWN, f"{MADE}\n{work}\n{SHOWN}"], capture_output=True, text=True, check=True, env=ENV)
+    process = subprocess.run(
+        [*OWN, f"{CREATE_INTERFACE}\n{work}\n{SHOWN}"], capture_output=True, text=True, check=True, env=ENV
+    )
     return "\n".join(line for line in process.stdout.replace("tentative", "").splitlines() if "fe80" not in line)
 
 
 @pytest.mark.skipif(
-    shutil.which("ip") is None or subprocess.run([*OWN, MADE], capture_output=True, check=False).returncode != 0,
+    shutil.which("ip") is None
+    or subprocess.run([*OWN, CREATE_INTERFACE], capture_output=True, check=False).returncode != 0,
     reason="needs iproute2 and namespaces of one's own",
 )
 def test_the_kernel_is_left_as_by_ip() -> None:

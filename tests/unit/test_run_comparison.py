@@ -20,7 +20,7 @@ class _Images:
     """Of a store only what was in its images."""
 
     def __init__(self, *known: Contents) -> None:
-        self._known = {one.digest: one for one in known}
+        self._known = {contents.digest: contents for contents in known}
 
     def contents(self, digest: str) -> Contents | None:
         return self._known.get(digest)
@@ -53,37 +53,37 @@ def compared(
     return compared_runs(run, measured, again, anew, images, ledger or Ledger())  # type: ignore[arg-type]
 
 
-def sentence(one: RunComparison, ledger: Ledger | None = None) -> str:
+def sentence(comparison: RunComparison, ledger: Ledger | None = None) -> str:
     """What is said of it."""
-    return rerun_sentence(one, ledger or Ledger())
+    return rerun_sentence(comparison, ledger or Ledger())
 
 
 def test_equal_captures_are_identical_whatever_else_is_other() -> None:
     again = _run(contents={"sim": "d2"})
-    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0))
-    assert (found.answer, found.first_difference, found.other_images) == ("identical", None, ("sim",))
-    assert sentence(found).endswith("identical; other files in the image of sim")
+    comparison = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0))
+    assert (comparison.answer, comparison.first_difference, comparison.other_images) == ("identical", None, ("sim",))
+    assert sentence(comparison).endswith("identical; other files in the image of sim")
 
 
 def test_other_captures_with_the_same_figures() -> None:
-    found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
-    assert (found.answer, found.first_difference) == ("same figures", TrailDifference(2, 2))
+    comparison = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
+    assert (comparison.answer, comparison.first_difference) == ("same figures", TrailDifference(2, 2))
 
 
 def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
-    one = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "aa"})
-    other = Contents("d2", {"openssl": "3.5.2"}, {"/usr/local/bin/server": "bb"})
+    contents = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "aa"})
+    other_contents = Contents("d2", {"openssl": "3.5.2"}, {"/usr/local/bin/server": "bb"})
     again = _run("other", "2:ccbb", contents={"server0": "d2"}, lab_kernel="k2", cpu="host")
     again = again.model_copy(update={"cell": with_key(again.cell.model_copy(update={"engine_code": "new"}))})
-    found = compared(
+    comparison = compared(
         _run(contents={"server0": "d1"}, lab_kernel="k1", cpu="lab"),
         _measured(2.0),
         again,
         _measured(2.5),
-        (_Images(one), _Images(other)),
+        (_Images(contents), _Images(other_contents)),
     )
-    assert found.answer == "differs"
-    said = sentence(found)
+    assert comparison.answer == "differs"
+    text = sentence(comparison)
     for words in (
         "differs",
         "at packet 1 of",
@@ -94,8 +94,8 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
         "openssl in the image of server0: 3.5.1, here 3.5.2",
         "/usr/local/bin/server in the image of server0",
     ):
-        assert words in said
-    entry = reruns_document([found]).data["verified"][0]
+        assert words in text
+    entry = reruns_document([comparison]).data["verified"][0]
     assert entry["packets"] == {"first": 1, "last": 1}
     assert entry["figures"] == [{"metric": "completion", "unit": "s", "reference": 2.0, "here": 2.5}]
 
@@ -103,12 +103,12 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
 def test_what_changed_alike_in_several_images_is_said_once() -> None:
     was = [Contents(f"d{name}", {"libkrb5-3": "u1"}, {}) for name in ("sim", "server0")]
     now = [Contents(f"e{name}", {"libkrb5-3": "u2"}, {}) for name in ("sim", "server0")]
-    one, other = ({name: f"{word}{name}" for name in ("sim", "server0")} for word in "de")
-    found = compared(
-        _run(contents=one), _measured(2.0), _run(contents=other), _measured(2.0),
+    stored_contents, rerun_contents = ({name: f"{word}{name}" for name in ("sim", "server0")} for word in "de")
+    comparison = compared(
+        _run(contents=stored_contents), _measured(2.0), _run(contents=rerun_contents), _measured(2.0),
         (_Images(*was), _Images(*now)),
     )  # fmt: skip
-    assert sentence(found).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
+    assert sentence(comparison).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
 
 
 def test_digests_by_different_rules_say_nothing_of_each_other() -> None:
@@ -117,11 +117,11 @@ def test_digests_by_different_rules_say_nothing_of_each_other() -> None:
     now = Contents("2-d1", {"openssl": "3.5.1"}, {})
     images = _Images(was), _Images(now)
     again = _run(contents={"sim": "2-d1"})
-    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
-    assert (found.changed, found.other_images) == ((), ())
+    comparison = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
+    assert (comparison.changed, comparison.other_images) == ((), ())
     images = _Images(was), _Images(replace(now, packages={"openssl": "3.5.2"}))
-    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
-    assert [change.name for change in found.changed] == ["openssl"]
+    comparison = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
+    assert [change.name for change in comparison.changed] == ["openssl"]
 
 
 def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() -> None:
@@ -135,33 +135,33 @@ def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() 
     ledger = Ledger().with_entry(entry)
     image = stored.cell.client_image.model_copy(update={"identity": "digest-of-alpha-2"})
     today = with_key(stored.cell.model_copy(update={"client_image": image}), ledger)
-    found = compared(
+    comparison = compared(
         stored, _measured(2.0), _run("other").model_copy(update={"cell": today}), _measured(2.5), ledger=ledger
     )
-    assert found.equivalences == (entry,)
-    assert "the ledger holds it for the same by image alpha digest-of-al = digest-of-al" in sentence(found, ledger)
+    assert comparison.equivalences == (entry,)
+    assert "the ledger holds it for the same by image alpha digest-of-al = digest-of-al" in sentence(comparison, ledger)
     assert "ledger" not in sentence(compared(stored, _measured(2.0), _run("other"), _measured(2.5)))
 
 
 def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
     there, here = ({"cpu": f"AMD EPYC (family {family}, model 1)"} for family in (26, 25))
-    said = [
+    sentences = [
         sentence(compared(_run(host=there, cpu=cpu), None, _run("other", host=here, cpu=cpu), None))
         for cpu in ("host", "lab")
     ]
-    assert "on AMD EPYC (family 26, model 1) there, on AMD EPYC (family 25, model 1) here" in said[0]
-    assert "AMD" not in said[1]
+    assert "on AMD EPYC (family 26, model 1) there, on AMD EPYC (family 25, model 1) here" in sentences[0]
+    assert "AMD" not in sentences[1]
 
 
 def test_a_reference_without_figures_tells_by_its_captures_alone() -> None:
-    found = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0))
-    assert (found.answer, found.figures) == ("differs", ())
+    comparison = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0))
+    assert (comparison.answer, comparison.figures) == ("differs", ())
 
 
 def test_a_run_that_ended_otherwise_differs() -> None:
-    found = compared(_run(), None, _run("other", status="crashed"), None)
-    assert found.answer == "differs"
-    assert "completed there, crashed here" in sentence(found)
+    comparison = compared(_run(), None, _run("other", status="crashed"), None)
+    assert comparison.answer == "differs"
+    assert "completed there, crashed here" in sentence(comparison)
 
 
 def test_a_sample_is_of_cells_and_the_same_each_time() -> None:

@@ -44,9 +44,9 @@ def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> N
     with mine:
         remove_stale_claims(tmp_path)
         assert [file.name for file in (tmp_path / "claims").iterdir()] == ["key.1"]
-    found = claim_run(tmp_path, "key", 0)
-    assert isinstance(found, RunLock)
-    with found:
+    lock = claim_run(tmp_path, "key", 0)
+    assert isinstance(lock, RunLock)
+    with lock:
         assert claim_run(tmp_path, "key", 0) == os.getpid()
     assert not list((tmp_path / "claims").iterdir())
 
@@ -57,9 +57,9 @@ def test_who_opened_a_claim_that_was_let_go_claims_it_anew(tmp_path: Path, monke
     assert isinstance(first, RunLock)
     real, calls = os.path.samestat, []
 
-    def samestat(one: os.stat_result, other: os.stat_result) -> bool:
-        calls.append(one)
-        return len(calls) > 1 and real(one, other)
+    def samestat(opened: os.stat_result, current: os.stat_result) -> bool:
+        calls.append(opened)
+        return len(calls) > 1 and real(opened, current)
 
     first.__exit__(None, None, None)
     monkeypatch.setattr("os.path.samestat", samestat)

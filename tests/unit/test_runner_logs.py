@@ -66,8 +66,8 @@ def _frame(datagram: Datagram) -> bytes:
 def _key_log(*conversations: Conversation) -> str:
     return "\n".join(
         f"{label} {random.hex()} {secret.hex()}"
-        for talk in conversations
-        for (random, label), secret in talk.secrets.items()
+        for conversation in conversations
+        for (random, label), secret in conversation.secrets.items()
     )
 
 
@@ -81,7 +81,7 @@ def _lay_out(
     arrived = [item for place, item in enumerate(trace.datagrams) if place not in trace.lost]
     for side, near in (("left", "client"), ("right", "server")):
         seen = [item for item in trace.datagrams if item[0] == near] + [item for item in arrived if item[0] != near]
-        frames = [(one.t_ns, _frame(one)) for _, one in sorted(seen, key=lambda item: item[1].t_ns)]
+        frames = [(datagram.t_ns, _frame(datagram)) for _, datagram in sorted(seen, key=lambda item: item[1].t_ns)]
         (run / "sim" / f"trace_node_{side}.pcap").write_bytes(_pcapng(frames, key_log if injected else ""))
     if not injected:
         (run / "client").mkdir()
@@ -90,12 +90,12 @@ def _lay_out(
 
 
 def _retried(back: bytes = b"token") -> tuple[Trace, Conversation]:
-    trace, talk = Trace(), Conversation()
-    hello = wire_packets.crypto(wire_packets.client_hello(talk.random))
-    trace.send("client", talk.long("client", "initial", hello), size=1200)
-    trace.send("server", talk.retry(b"token"))
-    shake_hands(trace, talk, token=back)
-    return trace, talk
+    trace, conversation = Trace(), Conversation()
+    hello = wire_packets.crypto(wire_packets.client_hello(conversation.random))
+    trace.send("client", conversation.long("client", "initial", hello), size=1200)
+    trace.send("server", conversation.retry(b"token"))
+    shake_hands(trace, conversation, token=back)
+    return trace, conversation
 
 
 def _judge(folder: Path, case: str = "retry") -> JudgedRun:
@@ -105,8 +105,8 @@ def _judge(folder: Path, case: str = "retry") -> JudgedRun:
 
 @pytest.mark.parametrize("injected", [True, False])
 def test_a_run_of_the_runner_is_judged_by_our_checks(tmp_path: Path, injected: bool) -> None:
-    trace, talk = _retried()
-    _lay_out(tmp_path, trace, _key_log(talk), injected=injected)
+    trace, conversation = _retried()
+    _lay_out(tmp_path, trace, _key_log(conversation), injected=injected)
     judged = _judge(tmp_path)
     assert (judged.run.client, judged.run.server, judged.run.case) == ("a", "b", "retry")
     assert {check.check: check.status for check in judged.checks} == {
@@ -119,8 +119,8 @@ def test_a_run_of_the_runner_is_judged_by_our_checks(tmp_path: Path, injected: b
 
 
 def test_its_failure_names_the_packet_and_the_exit_code(tmp_path: Path) -> None:
-    trace, talk = _retried(back=b"other")
-    _lay_out(tmp_path, trace, _key_log(talk), output="client exited with code 1\n")
+    trace, conversation = _retried(back=b"other")
+    _lay_out(tmp_path, trace, _key_log(conversation), output="client exited with code 1\n")
     judged = _judge(tmp_path / "b_a")
     assert judged.word == "failed"
     assert judged.sentence.startswith("retry: an Initial packet with a token that no Retry had (packet ")
@@ -128,7 +128,7 @@ def test_its_failure_names_the_packet_and_the_exit_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "word", "said"),
+    ("output", "word", "sentence"),
     [
         ("client exited with code 127\n", "unsupported", "the client does not support the case"),
         ("server-1 exited with code 127\n", "unsupported", "the server does not support the case"),
@@ -136,32 +136,32 @@ def test_its_failure_names_the_packet_and_the_exit_code(tmp_path: Path) -> None:
         ("Timeout\n", "inconclusive", "how the client ended is not known"),
     ],
 )
-def test_what_compose_printed_counts_too(tmp_path: Path, output: str, word: str, said: str) -> None:
-    trace, talk = _retried()
-    _lay_out(tmp_path, trace, _key_log(talk), output=output)
+def test_what_compose_printed_counts_too(tmp_path: Path, output: str, word: str, sentence: str) -> None:
+    trace, conversation = _retried()
+    _lay_out(tmp_path, trace, _key_log(conversation), output=output)
     judged = _judge(tmp_path)
-    assert judged.word == word and said in judged.sentence
+    assert judged.word == word and sentence in judged.sentence
 
 
 def test_a_rebinding_to_another_address_is_of_the_same_client(tmp_path: Path) -> None:
-    trace, talk = Trace(), Conversation()
-    shake_hands(trace, talk)
-    trace.send("client", talk.short("client", wire_packets.PING), client=_NAT)
-    trace.send("server", talk.short("server", challenge(b"12345678")), client=_NAT)
-    trace.send("client", talk.short("client", response(b"12345678")), client=_NAT)
-    run = _lay_out(tmp_path, trace, _key_log(talk))
+    trace, conversation = Trace(), Conversation()
+    shake_hands(trace, conversation)
+    trace.send("client", conversation.short("client", wire_packets.PING), client=_NAT)
+    trace.send("server", conversation.short("server", challenge(b"12345678")), client=_NAT)
+    trace.send("client", conversation.short("client", response(b"12345678")), client=_NAT)
+    run = _lay_out(tmp_path, trace, _key_log(conversation))
     run.rename(run.with_name("rebind-addr"))
     judged = _judge(tmp_path, "rebind-addr")
     assert {check.check: check.status for check in judged.checks}["rebound"] == "passed"
 
 
 def test_repetitions_of_measurements_are_runs_and_other_folders_are_none(tmp_path: Path) -> None:
-    trace, talk = _retried()
-    run = _lay_out(tmp_path, trace, _key_log(talk))
+    trace, conversation = _retried()
+    run = _lay_out(tmp_path, trace, _key_log(conversation))
     (tmp_path / "b_a" / "goodput").mkdir()
     run.rename(tmp_path / "b_a" / "goodput" / "2")
     other = _lay_out(tmp_path, trace, "", name="nobody")
-    assert [(one.case, one.repetition) for one in find_runs(tmp_path)] == [("goodput", "2")]
+    assert [(runner_run.case, runner_run.repetition) for runner_run in find_runs(tmp_path)] == [("goodput", "2")]
     with pytest.raises(InputError, match="holds no run of the interop runner"):
         find_runs(other)
 
@@ -169,8 +169,8 @@ def test_repetitions_of_measurements_are_runs_and_other_folders_are_none(tmp_pat
 def test_the_command_prints_the_reason_and_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace, talk = _retried(back=b"other")
-    run = _lay_out(tmp_path, trace, _key_log(talk), injected=False)
+    trace, conversation = _retried(back=b"other")
+    run = _lay_out(tmp_path, trace, _key_log(conversation), injected=False)
     for words in ([], ["--json"]):
         monkeypatch.setattr("sys.argv", ["harness", "interop", "judge", str(tmp_path), *words])
         with pytest.raises(SystemExit) as ended:
@@ -178,8 +178,8 @@ def test_the_command_prints_the_reason_and_ends_with_1(
         assert ended.value.code == FAILED
         printed = capsys.readouterr().out
         if words:
-            (told,) = json.loads(printed)["runs"]
-            assert (told["result"], told["folder"]) == ("failed", str(run))
+            (run_entry,) = json.loads(printed)["runs"]
+            assert (run_entry["result"], run_entry["folder"]) == ("failed", str(run))
         else:
             assert f"tls.keylog_file:{run}/client/keys.log" in printed.replace("\n", "")
 
@@ -220,8 +220,8 @@ def _stored_run(folder: Path, trace: Trace, key_log: str, case: str = "retry", e
 
 
 def test_the_links_of_a_result_lead_to_logs_that_are_judged_as_the_runners_are(tmp_path: Path) -> None:
-    trace, talk = _retried(back=b"other")
-    result = _stored_run(tmp_path / "0", trace, _key_log(talk))
+    trace, conversation = _retried(back=b"other")
+    result = _stored_run(tmp_path / "0", trace, _key_log(conversation))
     assert write_logs([result], tmp_path / "logs") == []
     assert result_json([result], {}, "logs")["log_dir"] == "logs"
     # As the site names it: LOGS/SERVER_CLIENT/TEST.
@@ -251,8 +251,8 @@ def test_a_simulator_is_known_by_its_address_in_every_network() -> None:
 
 
 def test_runs_of_a_measurement_have_numbers_and_unkept_ones_their_end_alone(tmp_path: Path) -> None:
-    trace, talk = _retried()
-    measured = _stored_run(tmp_path / "0", trace, _key_log(talk), "goodput", exit_code=0)
+    trace, conversation = _retried()
+    measured = _stored_run(tmp_path / "0", trace, _key_log(conversation), "goodput", exit_code=0)
     twice = replace(measured, runs=measured.runs * 2, folders=(tmp_path / "0", tmp_path / "gone"))
     assert write_logs([twice], tmp_path / "logs") == [measured.runs[0][0].name]
     assert [(run.case, run.repetition) for run in find_runs(tmp_path / "logs")] == [("goodput", "1")]

@@ -127,7 +127,10 @@ def test_the_kernel_is_told_from_its_sandbox_and_its_programs() -> None:
         1: process("sandbox", 0), 2: process("sandbox", 1), 3: process("linux", 2), 4: process("uml-userspace", 3),
     }  # fmt: skip
     assert guests._kernel(1, confined) == 3
-    assert guests._kernel(3, {number: one for number, one in confined.items() if number > 2}) == 3
+    assert (
+        guests._kernel(3, {number: confined_process for number, confined_process in confined.items() if number > 2})
+        == 3
+    )
 
 
 def test_memory_of_the_machine_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,16 +27,16 @@ EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
-    one = catalogue().scenario(file)
-    made = expand_points(one, {}, {})
-    counts = [len(values) for values in one.vary.values()] or [1]
-    assert len(made) == (math.prod(counts) if one.combine == "product" else counts[0])
-    for point in made:
+    example = catalogue().scenario(file)
+    points = expand_points(example, {}, {})
+    counts = [len(values) for values in example.vary.values()] or [1]
+    assert len(points) == (math.prod(counts) if example.combine == "product" else counts[0])
+    for point in points:
         for engine in ENGINES:
             plain = with_plain_changes(point.scenario, 1)
             assert all(compile_path(path, server_of(engine)).lines() for path in plain.every_path.values())
     for engine in ENGINES:
-        assert scenario_text(one, engine)
+        assert scenario_text(example, engine)
 
 
 @cache
@@ -89,8 +89,9 @@ def test_keys_have_their_unit_default_and_example(key: str, words: tuple[str, st
 
 def test_a_key_without_an_example_is_an_error() -> None:
     files, read = _read()
+    texts, examples = ({name: file for name, file in part.items() if name != "red-ecn.yaml"} for part in (files, read))
     with pytest.raises(InputError, match="no example has the key limit of Red"):
-        scenario_page(*({name: one for name, one in part.items() if name != "red-ecn.yaml"} for part in (files, read)))  # type: ignore[arg-type]
+        scenario_page(texts, examples)  # type: ignore[arg-type]
 
 
 def test_the_page_shows_the_files_as_they_are() -> None:
@@ -113,8 +114,8 @@ def _explained(**forward: Any) -> str:
 
 
 def test_jitter_in_words() -> None:
-    said = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms; packets overtake each other"
-    assert said in _explained(jitter="5 ms")
+    text = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms; packets overtake each other"
+    assert text in _explained(jitter="5 ms")
     assert "jitter:" not in _explained()
 
 
@@ -167,16 +168,16 @@ def test_what_becomes_of_packets_behind_the_queue_in_words(keys: dict[str, Any],
     ],
 )
 def test_disciplines_in_words(queue: object, words: list[str]) -> None:
-    said = _explained(queue=queue)
-    assert all(part in said for part in words), said
+    text = _explained(queue=queue)
+    assert all(part in text for part in words), text
 
 
 def test_losses_in_words() -> None:
     assert "loss: each packet is lost with a probability of 1 %" in _explained(loss="1 %")
-    said = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
-    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in said
+    text = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
+    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in text
     # 1/0.3 packets; 0.01 / 0.31 of all.
-    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in said
+    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in text
 
 
 def test_a_state_that_is_never_left_is_said() -> None:
@@ -189,20 +190,22 @@ RED = {"discipline": "red", "limit": "100 kB", "min": "25 kB", "max": "75 kB", "
 
 
 def test_red_and_ecn_in_words() -> None:
-    said = _explained(queue=RED)
-    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in said
-    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in said
-    assert "ECN: off, RED drops" in said
-    said = _explained(queue={**RED, "ecn": True})
-    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in said
+    text = _explained(queue=RED)
+    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in text
+    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in text
+    assert "ECN: off, RED drops" in text
+    text = _explained(queue={**RED, "ecn": True})
+    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in text
     assert "ECN" not in _explained()
 
 
 def test_changes_of_loss_in_words() -> None:
-    one = scenario()
-    content = one.path.model_dump(mode="json", by_alias=True)
+    definition = scenario()
+    content = definition.path.model_dump(mode="json", by_alias=True)
     change = {"at": "5 s", "forward": {"loss": {"good_to_bad": "1 %", "bad_to_good": "50 %"}, "rate": "5 Mbit/s"}}
-    text = scenario_text(scenario(path=type(one.path).model_validate({**content, "changes": [change]})), "virtual")
+    text = scenario_text(
+        scenario(path=type(definition.path).model_validate({**content, "changes": [change]})), "virtual"
+    )
     assert "after 5 s: forward rate 5 Mbit/s, loss: Gilbert–Elliott:" in text
 
 

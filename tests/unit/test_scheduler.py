@@ -63,13 +63,13 @@ class FakeGround:
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
         wanted = frozenset(self.needed(cell))
-        left, found = list(wanted), set()
+        left, needed_steps = list(wanted), set()
         while left:
             name = left.pop()
-            if name in self.steps and name not in found:
-                found.add(name)
+            if name in self.steps and name not in needed_steps:
+                needed_steps.add(name)
                 left += self.steps[name].bases
-        return wanted, [self.steps[name] for name in found]
+        return wanted, [self.steps[name] for name in needed_steps]
 
     def make(self, step: Step, *, beside: bool) -> bool:
         gate = self.gates.get(step.reference)
@@ -114,7 +114,7 @@ class FakeGround:
 def _todo(names: str, repetitions: int = 1) -> list[PlannedRun]:
     implementations = {name: implementation(name) for name in names}
     return plan_runs(
-        [cell(client=implementations[one], server=implementations[other]) for one in names for other in names],
+        [cell(client=implementations[client], server=implementations[server]) for client in names for server in names],
         repetitions,
     )
 
@@ -174,13 +174,13 @@ def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
 
     ground.callbacks["a→b #0"] = end_last
 
-    def further(one: Cell) -> list[PlannedRun]:
-        pair = f"{one.client.name}→{one.server.name}"
+    def further(ended_cell: Cell) -> list[PlannedRun]:
+        pair = f"{ended_cell.client.name}→{ended_cell.server.name}"
         asked.append(pair)
         if {"a→a", "b→a", "b→b"} <= set(asked):
             others_ended.set()
         more = {"a→b": [1, 2], "b→a": []}.get(pair, [])
-        return [PlannedRun(one, number) for number in more] if asked.count(pair) == 1 else []
+        return [PlannedRun(ended_cell, number) for number in more] if asked.count(pair) == 1 else []
 
     assert Campaign(todo, jobs, ground, events.append, further).work() == []
     assert sorted(ground.runs_made) == ["a→a #0", "a→b #0", "a→b #1", "a→b #2", "b→a #0", "b→b #0"]
@@ -307,7 +307,7 @@ class SharedRuns:
     """What several harnesses have made on one store. No run ends before each of them has one under way."""
 
     def __init__(self, harnesses: int) -> None:
-        self.made: set[str] = set()
+        self.runs_made: set[str] = set()
         self._harnesses = harnesses
         self._begun: set[int] = set()
         self._all_begun = threading.Event()
@@ -317,7 +317,7 @@ class SharedRuns:
         if len(self._begun) == self._harnesses:
             self._all_begun.set()
         assert self._all_begun.wait(PATIENCE)
-        self.made.add(name)
+        self.runs_made.add(name)
 
 
 @pytest.fixture
@@ -334,21 +334,21 @@ def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, ha
     todo, grounds = _todo("abc", 2), [FakeGround([]) for _ in range(harnesses)]
     events: list[list[Event]] = [[] for _ in grounds]
     for number, ground in enumerate(grounds):
-        ground.root, ground.elsewhere = tmp_path, shared.made
+        ground.root, ground.elsewhere = tmp_path, shared.runs_made
         for item in todo:
             ground.callbacks[_name(item)] = partial(shared.make, number, _name(item))
     threads = [
-        threading.Thread(target=Campaign(todo, jobs, ground, said.append).work)
-        for ground, said in zip(grounds, events, strict=True)
+        threading.Thread(target=Campaign(todo, jobs, ground, events_of_harness.append).work)
+        for ground, events_of_harness in zip(grounds, events, strict=True)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    made = [name for ground in grounds for name in ground.runs_made]
-    assert sorted(made) == sorted(map(_name, todo)), "each once, whoever made it"
-    for ground, said in zip(grounds, events, strict=True):
-        taken = [event for event in said if isinstance(event, RunTakenOver)]
+    runs_made = [name for ground in grounds for name in ground.runs_made]
+    assert sorted(runs_made) == sorted(map(_name, todo)), "each once, whoever made it"
+    for ground, events_of_harness in zip(grounds, events, strict=True):
+        taken = [event for event in events_of_harness if isinstance(event, RunTakenOver)]
         assert len(ground.runs_made) + len(taken) == len(todo), "each has them all in the end"
     assert not list((tmp_path / "claims").iterdir())
 

@@ -94,7 +94,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    made = Machine(tmp_path)
+    fresh_machine = Machine(tmp_path)
     (tmp_path / "bin").mkdir()
     for tool in _TOOLS:
         where = shutil.which(tool)
@@ -105,14 +105,14 @@ def machine(tmp_path: Path) -> Machine:
     cp = shutil.which("cp")
     assert cp is not None
     (tmp_path / "bin" / "cp").symlink_to(cp)
-    made.play("sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
-    made.play("setsid", 'exec "$@"\n')
-    made.play("systemctl", _SYSTEMCTL)
-    made.play("apt-get", _APT)
-    made.play("apt-cache", 'echo "  Candidate: 2.40"\n')
-    made.put("docker", _DOCKER)
-    made.put("dockerd", 'touch "$PLAYED/answers"\n')
-    return made
+    fresh_machine.play("sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
+    fresh_machine.play("setsid", 'exec "$@"\n')
+    fresh_machine.play("systemctl", _SYSTEMCTL)
+    fresh_machine.play("apt-get", _APT)
+    fresh_machine.play("apt-cache", 'echo "  Candidate: 2.40"\n')
+    fresh_machine.put("docker", _DOCKER)
+    fresh_machine.put("dockerd", 'touch "$PLAYED/answers"\n')
+    return fresh_machine
 
 
 def test_an_engine_that_answers_is_used_as_it_is(machine: Machine) -> None:
@@ -157,10 +157,10 @@ def test_what_setup_installs_itself_it_starts(machine: Machine, systemd: bool) -
         (machine.folder / "root/run/systemd/system").mkdir(parents=True)
     process = machine.engine()
     assert process.returncode == 0, process.stderr
-    said = process.stderr.splitlines()
-    assert said[0] == "setup: about to install Docker Engine from Debian 13's packages, and to start its daemon"
-    assert said[1].startswith("setup: about to install docker.io iptables ca-certificates")
-    assert said[2] == "setup: about to start the Docker daemon"
+    log_lines = process.stderr.splitlines()
+    assert log_lines[0] == "setup: about to install Docker Engine from Debian 13's packages, and to start its daemon"
+    assert log_lines[1].startswith("setup: about to install docker.io iptables ca-certificates")
+    assert log_lines[2] == "setup: about to start the Docker daemon"
 
 
 def test_nothing_is_removed_for_what_is_installed(machine: Machine) -> None:
@@ -176,7 +176,7 @@ def test_all_that_apt_installs_is_said_and_removes_nothing() -> None:
         lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
         text = "\n".join(lines)
         installs = re.findall(r"apt-get install\b[^\n]*", text)
-        assert all("--no-remove" in one for one in installs), file
+        assert all("--no-remove" in install for install in installs), file
         assert bool(installs) == (file.name == "common.sh"), file
         assert not re.search(r"\bdpkg (-i|--install)\b|\bapt install\b|autoremove|\bremove -y|purge", text), file
 

@@ -32,16 +32,16 @@ class Several(Server):
     answered: int = FILES
 
     def frame(self, data: bytes, start: int, end: int) -> bytes:
-        made = b""
+        frames = b""
         while start < end:
             number, offset = divmod(start, EACH)
             stop = min(end, (number + 1) * EACH)
             if number < self.answered:
-                made += stream_frame(4 * number, offset, data[start:stop], stop == (number + 1) * EACH)
+                frames += stream_frame(4 * number, offset, data[start:stop], stop == (number + 1) * EACH)
             else:
-                made += b"\x01" * (stop - start)
+                frames += b"\x01" * (stop - start)
             start = stop
-        return made
+        return frames
 
 
 def _run(folder: Path, server: Server) -> tuple[Run, int]:

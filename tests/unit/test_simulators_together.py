@@ -33,17 +33,17 @@ def test_the_first_first_datagram_is_the_zero_of_all(tmp_path: Path) -> None:
 
 def test_many_at_once_agree_on_the_zero(tmp_path: Path) -> None:
     names = [f"sim-{number}" for number in range(8)]
-    found: list[float] = []
+    zeros: list[float] = []
     threads = [
-        threading.Thread(target=lambda name=name: found.append(Together(tmp_path, name, names).begin()))
+        threading.Thread(target=lambda name=name: zeros.append(Together(tmp_path, name, names).begin()))
         for name in names
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(zeros) == 8
+    assert len(set(zeros)) == 1
 
 
 def _agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peers: tuple[str, ...], wait: float) -> Agent:
@@ -142,30 +142,32 @@ def test_what_is_prepared_waits_to_be_told(tools: Path) -> None:
 
 
 def test_names_of_interfaces_are_those_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = _agent(tmp_path, monkeypatch, (), 0.0)
-    made._interfaces = {"left": "eth1", "right": "eth0"}
-    found = made._real([["nft", "add", "rule", "iifname", "right", "drop"], ["tc", "dev", "left", "right"]])
-    assert found == [["nft", "add", "rule", "iifname", "eth0", "drop"], ["tc", "dev", "eth1", "right"]]
+    simulator_agent: Any = _agent(tmp_path, monkeypatch, (), 0.0)
+    simulator_agent._interfaces = {"left": "eth1", "right": "eth0"}
+    commands = simulator_agent._real(
+        [["nft", "add", "rule", "iifname", "right", "drop"], ["tc", "dev", "left", "right"]]
+    )
+    assert commands == [["nft", "add", "rule", "iifname", "eth0", "drop"], ["tc", "dev", "eth1", "right"]]
 
 
 def test_what_is_due_at_the_loss_of_a_path_is_counted_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    class Told:
+    class RecordedCommands:
         def __init__(self, commands: list[list[str]]) -> None:
             self._word = commands[0][-1]
 
         def run(self) -> None:
             done.append(self._word)
 
-    monkeypatch.setattr("simulator.agent.Prepared", Told)
-    made: Any = _agent(tmp_path, monkeypatch, (), 0.0)
-    made._sample = lambda: done.append("sample")
-    made._first = time.monotonic()
+    monkeypatch.setattr("simulator.agent.Prepared", RecordedCommands)
+    simulator_agent: Any = _agent(tmp_path, monkeypatch, (), 0.0)
+    simulator_agent._sample = lambda: done.append("sample")
+    simulator_agent._first = time.monotonic()
     gone, changed = ["tc", "qdisc", "replace", "dev", "left", "root", "blackhole"], ["tc", "qdisc", "change"]
     changes = enumerate([(0.0, [gone]), (0.0, [changed])])
-    while (change := made._next(changes)) is not None:
-        made._change(change)
+    while (change := simulator_agent._next(changes)) is not None:
+        simulator_agent._change(change)
     assert done == ["sample", "blackhole", "change"]
 
 

@@ -35,7 +35,7 @@ from tests.examples import cell as make_cell
 from tests.examples import implementation, scenario
 from tests.plot_runs import download_run, link_sharing_run, page_cache
 
-Found = list[CellResult]
+CellResults = list[CellResult]
 
 
 def _result(
@@ -65,11 +65,11 @@ def _result(
     return CellResult(cell, tuple(pairs), judge(cell.scenario, pairs, [str(path) for path in folders]), folders)
 
 
-def _nothing(wanted: Callable[[Any], bool]) -> Found:
+def _nothing(wanted: Callable[[Any], bool]) -> CellResults:
     return []
 
 
-def _site(folder: Path, results: Found, store: Store | None = None) -> build.Site:
+def _site(folder: Path, results: CellResults, store: Store | None = None) -> build.Site:
     return build.render_site(folder, results, store or Store(folder.parent / "store"), _nothing, page_cache())
 
 
@@ -99,7 +99,7 @@ def _packed(script: Path) -> Any:
 
 def _cells(site: Path) -> dict[str, dict[str, Any]]:
     """Key → page and tables of each cell."""
-    return {key: one for script in (site / "cells").glob("*.js") for key, one in _packed(script).items()}
+    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in _packed(script).items()}
 
 
 # --- the matrix
@@ -198,18 +198,18 @@ def test_nothing_received_is_no_picture() -> None:
 
 @pytest.mark.parametrize(("end", "last", "count"), [(10.0, 10.0, 6), (0.7, 0.6, 4), (23.0, 20.0, 5), (108.0, 100.0, 3)])
 def test_ticks_are_round_numbers(end: float, last: float, count: int) -> None:
-    made = axis_ticks(end)
-    assert made[0] == 0 and made[-1] == pytest.approx(last) and len(made) == count
+    ticks = axis_ticks(end)
+    assert ticks[0] == 0 and ticks[-1] == pytest.approx(last) and len(ticks) == count
 
 
 # --- pages
 
 
 def test_the_overview_counts_verdicts_and_lists_what_can_be_filtered() -> None:
-    made = overview([_result(), _result("gamma", seconds=(2.0,), parameters={"server.congestion_control": "reno"})])
-    assert made.verdicts == {"pass": 1, "fail": 1}
-    assert made.players["client"] == ("alpha", "gamma")
-    assert made.parameters == {"server.congestion_control": ("reno",)}
+    page = overview([_result(), _result("gamma", seconds=(2.0,), parameters={"server.congestion_control": "reno"})])
+    assert page.verdicts == {"pass": 1, "fail": 1}
+    assert page.players["client"] == ("alpha", "gamma")
+    assert page.parameters == {"server.congestion_control": ("reno",)}
 
 
 def test_an_implementation_s_page_has_its_defaults_and_what_it_did_wrong() -> None:
@@ -233,10 +233,10 @@ def test_studies_without_runs_have_no_page() -> None:
 
 
 def test_a_cell_s_page_names_the_runs_its_verdict_rests_on_and_how_to_make_them_again() -> None:
-    made = cell_page(_result(seconds=(4.0, 4.2)))
-    assert [run_row.counts for run_row in made.runs] == [True, True]
-    assert made.again.startswith("harness run test/case --clients alpha --servers beta --engine virtual")
-    assert made.proof.valid and "2 of 2" in made.proof.sentence
+    page = cell_page(_result(seconds=(4.0, 4.2)))
+    assert [run_row.counts for run_row in page.runs] == [True, True]
+    assert page.again.startswith("harness run test/case --clients alpha --servers beta --engine virtual")
+    assert page.proof.valid and "2 of 2" in page.proof.sentence
 
 
 def test_checks_of_a_test_case_say_in_how_many_runs_they_held_and_what_was_wrong() -> None:
@@ -248,8 +248,8 @@ def test_checks_of_a_test_case_say_in_how_many_runs_they_held_and_what_was_wrong
     base = _result(seconds=(1.0, 1.1))
     checked = ((good, check), (good, wrong))
     runs = tuple(
-        (run, measured.model_copy(update={"checks": found}))
-        for (run, measured), found in zip(base.runs, checked, strict=True)
+        (run, measured.model_copy(update={"checks": run_checks}))
+        for (run, measured), run_checks in zip(base.runs, checked, strict=True)
         if measured is not None
     )
     check_lines = cell_page(CellResult(base.cell, runs, base.verdict, base.folders)).checks
@@ -278,7 +278,7 @@ def test_all_that_persons_wrote_is_escaped(tmp_path: Path) -> None:
     results = [_result(title=evil), _result("gamma", status="crashed")]
     _site(tmp_path / "site", results)
     pages = [file.read_text() for file in (tmp_path / "site").rglob("*.html")]
-    pages += [one["page"] for one in _cells(tmp_path / "site").values()]
+    pages += [entry["page"] for entry in _cells(tmp_path / "site").values()]
     assert sum("&lt;script&gt;alert(1)" in text for text in pages) > 1
     for text in pages:
         assert "<script>alert" not in text and "why <b>not</b>" not in text
@@ -286,14 +286,14 @@ def test_all_that_persons_wrote_is_escaped(tmp_path: Path) -> None:
 
 def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_path: Path) -> None:
     store, result = _stored(tmp_path / "store")
-    made = _site(tmp_path / "site", [result, _result("gamma")], store)
+    rendered_site = _site(tmp_path / "site", [result, _result("gamma")], store)
     site = tmp_path / "site"
     files, cells = list(site.rglob("*.html")), _cells(site)
-    assert made.pages == len(files) - 1 + len(cells) > 5 and made.size == sum(
+    assert rendered_site.pages == len(files) - 1 + len(cells) > 5 and rendered_site.size == sum(
         file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file()
     )
     pages = [(file, file.read_text()) for file in files]
-    pages += [(site / "cell.html", one["page"]) for one in cells.values()]
+    pages += [(site / "cell.html", entry["page"]) for entry in cells.values()]
     for file, text in pages:
         assert not re.search(r'(?:src|rel="stylesheet" href)="(?:https?:)?//', text)
         for target in re.findall(r'(?:href|src)="([^"]+)"', text):
@@ -343,11 +343,11 @@ def test_a_site_without_series_and_qlogs_carries_no_script_for_them(tmp_path: Pa
 
 def test_the_same_results_make_the_same_site(tmp_path: Path) -> None:
     assert pack([1, "ä"]) == pack([1, "ä"])
-    found = []
+    sites = []
     for _ in range(2):
         _site(tmp_path / "site", [_result(), _result("gamma")])
-        found.append({file: file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file()})
-    assert found[0] == found[1]
+        sites.append({file: file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file()})
+    assert sites[0] == sites[1]
 
 
 def test_a_site_replaces_an_older_one_with_the_cells_that_are_gone(tmp_path: Path) -> None:
@@ -428,8 +428,8 @@ def test_the_command_prints_the_site_s_address(
     _stored(tmp_path / "store")
     site = tmp_path / "a site"
     assert _main(monkeypatch, "report", "html", site, "--store", tmp_path / "store") in (0, None)
-    said = capsys.readouterr()
-    assert said.out == f"{(site / 'index.html').as_uri()}\n" and "pages" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == f"{(site / 'index.html').as_uri()}\n" and "pages" in captured.err
 
 
 def test_open_hands_the_address_to_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +471,7 @@ def test_a_run_ends_with_the_address_of_its_site(
     ]
     code = _main(monkeypatch, "run", *words, "--html", tmp_path / "site")
     assert code in (0, None, FAILED)
-    said = capsys.readouterr()
-    assert said.out.startswith("a case (test/link-sharing")
-    assert f"\nsite: {(tmp_path / 'site' / 'index.html').as_uri()}\n" in said.out
+    captured = capsys.readouterr()
+    assert captured.out.startswith("a case (test/link-sharing")
+    assert f"\nsite: {(tmp_path / 'site' / 'index.html').as_uri()}\n" in captured.out
     assert list(_cells(tmp_path / "site")) == [result.cell.key]

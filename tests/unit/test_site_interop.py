@@ -98,11 +98,11 @@ def test_where_there_are_many_cells_test_cases_are_in_their_matrix_alone(
     monkeypatch.setattr(overview, "MOST", len(results))
     assert len(overview.overview(results).tiles) == len(results)
     monkeypatch.setattr(overview, "MOST", len(results) - 1)
-    made = overview.overview(results)
-    assert (len(made.tiles), made.elsewhere) == (1, {"interop.html": len(results) - 1})
+    page = overview.overview(results)
+    assert (len(page.tiles), page.elsewhere) == (1, {"interop.html": len(results) - 1})
     build.render_site(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
-    told = f'{len(results) - 1} cells of the interop runner\'s test cases are in <a href="interop.html">'
-    assert told in (tmp_path / "site" / "index.html").read_text()
+    sentence = f'{len(results) - 1} cells of the interop runner\'s test cases are in <a href="interop.html">'
+    assert sentence in (tmp_path / "site" / "index.html").read_text()
     alpha = (tmp_path / "site" / "implementations" / "alpha.html").read_text()
     assert '<a href="../interop.html">interop/handshake</a>' in alpha
     assert f'<a href="../{cell_address(results[0].cell)}"' not in alpha

@@ -30,8 +30,8 @@ from tests.rendering import printed
 
 
 def _cell(client: str = "alpha", server: str = "beta", bits: str = "") -> Cell:
-    made = cell(scenario(objectives=[]), implementation(client), implementation(server), engine="virtual")
-    return made.model_copy(update={"key": f"{bits * 16}"[:16], "engine_code": bits}) if bits else made
+    virtual_cell = cell(scenario(objectives=[]), implementation(client), implementation(server), engine="virtual")
+    return virtual_cell.model_copy(update={"key": f"{bits * 16}"[:16], "engine_code": bits}) if bits else virtual_cell
 
 
 def _result(where: Cell, seconds: float, day: int = 21) -> CellResult:
@@ -48,7 +48,7 @@ def _result(where: Cell, seconds: float, day: int = 21) -> CellResult:
 
 def _gate(base: Sequence[CellResult], now: Sequence[CellResult]) -> GateReport:
     applied = apply_allowances(decide(match_cells(base, now), within=0.03), (), datetime.date(2026, 11, 28))
-    return GateReport(tuple(CellReport(one, ("quiche 0.30 → 0.31",)) for one in applied.cells), applied, 0.03)
+    return GateReport(tuple(CellReport(decision, ("quiche 0.30 → 0.31",)) for decision in applied.cells), applied, 0.03)
 
 
 def _night(*seconds: tuple[str, float], day: int = 21) -> Night:

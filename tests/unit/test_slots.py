@@ -184,8 +184,8 @@ def direction(slots: Slots, came: list[int], left: list[int]) -> Any:
 def test_slots_that_are_slightly_others_are_told_apart(actual: dict[str, Any], words: str) -> None:
     asked, came = slots_of({"packets": 8, "every": ["1 ms", "8 ms"]}), [number * 700_000 for number in range(1, 5000)]
     left = netem(slots_of(actual), came, 1250)
-    found = list(slots_problems(direction(asked, came, left), asked, 1000))
-    assert bool(found) == bool(words) and (not words or any(words in text for text in found))
+    problems = list(slots_problems(direction(asked, came, left), asked, 1000))
+    assert bool(problems) == bool(words) and (not words or any(words in text for text in problems))
 
 
 def test_packets_that_are_lost_behind_their_slots_prove_nothing() -> None:

@@ -127,10 +127,10 @@ def test_growth_within_a_span(tmp_path: Path) -> None:
     file = tmp_path / "waits.csv"
     file.write_text("t_ns,container,kind,ns\n" + "".join(f"{t},sim,run_delay,{ns}\n" for t, ns in rows) + "6,sim,ru")
     frame = read_waits(file)
-    found = wait_time(frame, "sim", "run_delay", 1, 4)
+    wait = wait_time(frame, "sim", "run_delay", 1, 4)
     # At 3 it was another container's.
-    assert found is not None
-    assert (found.ns, found.sampled_ns, found.share) == (20 + 4 + 2, 3, 26 / 3)
+    assert wait is not None
+    assert (wait.ns, wait.sampled_ns, wait.share) == (20 + 4 + 2, 3, 26 / 3)
     assert wait_time(frame, "sim", "run_delay", 5, 9) is None
     assert wait_time(frame, "sim", "pressure", 1, 4) is None
 
@@ -181,8 +181,8 @@ def test_whoever_waited_too_long_was_starved(
 ) -> None:
     usual = {(name, "longest"): 0.0 for name in ("client0", "server0", "sim") if (name, kind) != (who, "pressure")}
     measured = _measured(download, usual | {(who, kind): share})
-    told = [text for text in measured.warnings if "counts for nothing" in text]
-    assert (len(measured.starved), len(told)) == {"": (0, 0), "caution": (0, 1), "starved": (1, 0)}[judged]
+    warnings = [text for text in measured.warnings if "counts for nothing" in text]
+    assert (len(measured.starved), len(warnings)) == {"": (0, 0), "caution": (0, 1), "starved": (1, 0)}[judged]
     outcome = proven_outcome(download[1], measured)
     assert outcome.reason == ("starved" if judged == "starved" else "")
     assert outcome.passing is (judged == "starved")

@@ -105,13 +105,13 @@ _DAMAGED = {
 
 @pytest.mark.parametrize("text", _DAMAGED)
 def test_a_damaged_run_is_left_out_by_name_and_the_others_stay(tmp_path: Path, text: str) -> None:
-    said: list[str] = []
-    store = Store(tmp_path, said.append)
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
     places = [_finish(store, _run(number)) for number in range(2)]
     (places[0] / "run.json").write_bytes(text.encode("latin-1"))
     for _ in range(2):
         assert [run.repetition for run in store.runs(cell().key)] == [1]
-    (warning,) = said
+    (warning,) = warnings
     assert warning.startswith(f"the run {cell().key}/0 is left out: {places[0]}/run.json: not a run of this format: ")
     assert _DAMAGED[text] in warning or text == "{"
     with pytest.raises(ResultError, match=r"run\.json"):
@@ -119,14 +119,14 @@ def test_a_damaged_run_is_left_out_by_name_and_the_others_stay(tmp_path: Path, t
 
 
 def test_a_run_in_the_folder_of_another_is_left_out(tmp_path: Path) -> None:
-    said: list[str] = []
-    store = Store(tmp_path, said.append)
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
     place = _finish(store, _run())
     place.rename(place.with_name("4"))
     (tmp_path / "runs" / cell().key / "5").mkdir()
     assert store.runs(cell().key) == []
-    assert f"it is {cell().key}/0, in the folder of another run" in said[0]
-    assert "5 is left out: there is no run.json" in said[1]
+    assert f"it is {cell().key}/0, in the folder of another run" in warnings[0]
+    assert "5 is left out: there is no run.json" in warnings[1]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_a_run_in_the_folder_of_another_is_left_out(tmp_path: Path) -> None:
 def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(
     tmp_path: Path, text: str | None, schema: int | None
 ) -> None:
-    said: list[str] = []
-    store = Store(tmp_path, said.append)
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
     for number in range(2):
         file = _finish(store, _run(number)) / "measured.json"
     if text is None:
@@ -156,7 +156,7 @@ def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(
     results = StoredResults(store, store)
     assert [run.repetition for run, _ in results.result_of(cell()).runs] == [0]
     assert len(results.find(lambda tested_cell: True)) == 1
-    *before, warning = said
+    *before, warning = warnings
     assert warning.startswith(f"the run {cell().key}/1 is left out: there is no measured.json that can be read")
     assert [f"is not read: {file}: it is of schema {schema}, " in text for text in before] == [True] * (
         schema is not None
@@ -165,13 +165,13 @@ def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(
 
 def test_figures_of_another_schema_are_not_those_of_a_run_that_was_never_measured(tmp_path: Path) -> None:
     """A run that failed counts without figures; that it has some that cannot be read is said."""
-    said: list[str] = []
-    store = Store(tmp_path, said.append)
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
     run = _run().model_copy(update={"outcome": Outcome(status="crashed")})
     place = _finish(store, run)
     (place / "measured.json").write_text('{"schema": 99, "version": 1}')
     assert StoredResults(store, store).result_of(cell()).runs == ((run, None),)
-    (warning,) = said
+    (warning,) = warnings
     assert "it is of schema 99, and this harness reads schema 2" in warning
 
 
@@ -202,12 +202,12 @@ def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, mon
 
 
 def test_series_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: Path) -> None:
-    said: list[str] = []
-    store = Store(tmp_path, said.append)
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
     (_finish(store, _run()) / "series.parquet").write_text("PAR1 and no more")
     assert store.series(cell().key, 0) is None
     assert len(store.runs(cell().key)) == 1
-    assert said[0].startswith(f"the series of the run {cell().key}/0 are left out")
+    assert warnings[0].startswith(f"the series of the run {cell().key}/0 are left out")
 
 
 def test_a_full_disk_says_so(tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def measured(seconds: float = 2.0) -> MeasuredRun:
     return MeasuredRun(version=1, measurements=(figure,))
 
 
-def put(store: Store, one: Run, seconds: float = 2.0) -> Path:
-    folder = store.begin(one.cell.key, one.repetition)
+def put(store: Store, stored_run: Run, seconds: float = 2.0) -> Path:
+    folder = store.begin(stored_run.cell.key, stored_run.repetition)
     (folder / "notes").write_text("what the endpoint said")
     series = pl.DataFrame([(0, "throughput", 0.0, 1.0)], SCHEMA, orient="row")
-    return store.finish(folder, one, measured(seconds), series)
+    return store.finish(folder, stored_run, measured(seconds), series)
 
 
 def test_what_is_missing_is_taken_with_all_that_it_has(tmp_path: Path) -> None:
@@ -111,7 +111,10 @@ def test_the_command_names_what_it_refuses(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["merge", str(tmp_path / "other"), "--store", str(tmp_path / "own"), "--json"])
     assert result.exit_code == 1
     content = json.loads(result.stdout)
-    assert (content["taken"], [one["why"] for one in content["conflicts"]]) == (0, ["other figures: completion"])
+    assert (content["taken"], [conflict["why"] for conflict in content["conflicts"]]) == (
+        0,
+        ["other figures: completion"],
+    )
     own = CliRunner().invoke(cli, ["merge", str(tmp_path / "own"), "--store", str(tmp_path / "own")])
     assert own.exit_code != 0
 

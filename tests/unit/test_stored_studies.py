@@ -22,10 +22,10 @@ from studies.in_sequence_satellite.page import claim, satellite
 def stored(*names: str) -> tuple[CellResult, ...]:
     """The cells of these scenarios in the reference, releases aside. A name that ends in a slash is of a folder."""
     folders = tuple(name for name in names if name.endswith("/"))
-    found = open_app(REFERENCE).results.find(
+    cell_results = open_app(REFERENCE).results.find(
         lambda cell: cell.scenario.name in names or cell.scenario.name.startswith(folders or ("\0",))
     )
-    return tuple(result for result in found if not has_release(result))
+    return tuple(result for result in cell_results if not has_release(result))
 
 
 def test_one_claim_has_one_answer_on_every_page() -> None:
@@ -46,8 +46,12 @@ def test_one_claim_has_one_answer_on_every_page() -> None:
 
 
 def test_one_run_of_quiche_makes_no_game_changers() -> None:
-    analyses = [one for one in analyse_all(stored("studies/fraction-50-10")) if one.sample.server == "quiche"]
-    by_time = {one.metric: {effect.factors[0]: effect for effect in one.main_effects} for one in analyses}
+    analyses = [
+        analysis for analysis in analyse_all(stored("studies/fraction-50-10")) if analysis.sample.server == "quiche"
+    ]
+    by_time = {
+        analysis.metric: {effect.factors[0]: effect for effect in analysis.main_effects} for analysis in analyses
+    }
     early = by_time["milestone_2MB"]
     for name in ("client.max_ack_delay", "client.ack_delay_exponent"):
         assert all(not changes_game(effects[name]) for effects in by_time.values()), name
@@ -63,26 +67,28 @@ def test_one_run_of_quiche_makes_no_game_changers() -> None:
 
 def test_two_seeds_decide_nothing_where_packets_are_lost_at_random() -> None:
     analyses = analyse_all(stored("studies/levels-250-3-lossy"))
-    assert {(one.chance, one.repetitions, one.is_decided) for one in analyses} == {(True, 2, False)}
-    assert not any(changes_game(effect) for one in analyses for effect in one.main_effects)
+    assert {(analysis.chance, analysis.repetitions, analysis.is_decided) for analysis in analyses} == {(True, 2, False)}
+    assert not any(changes_game(effect) for analysis in analyses for effect in analysis.main_effects)
 
 
 def test_one_run_counts_where_nothing_is_random() -> None:
     analyses = analyse_all(stored("studies/levels-50-10"))
-    assert {(one.chance, one.repetitions) for one in analyses} == {(False, 1)}
+    assert {(analysis.chance, analysis.repetitions) for analysis in analyses} == {(False, 1)}
     by_factor = {tally.factor: tally for tally in tallies(analyses)}
     window = by_factor["client.connection_window"]
     assert (len(window.servers), window.changes) == (9, window.servers)
     assert window.largest_text == "25.2 s (2.03125 MB → 8.125 MB)"
     # picoquic's client raises a stream's credit by itself: with half a BDP set more than that came per round trip.
     assert "client.stream_window" not in by_factor
-    assert all("picoquic's credit grows" in one.sample.refused["client.stream_window"] for one in analyses)
+    assert all("picoquic's credit grows" in analysis.sample.refused["client.stream_window"] for analysis in analyses)
 
 
 def test_what_any_change_does_to_a_server_is_no_factor_s() -> None:
     """Three settings of quiche that have nothing to do with each other took 0.65 s longer than the base, each alone."""
     analyses = analyse_all(stored("studies/levels-250-3"))
-    (early,) = (one for one in analyses if (one.sample.server, one.metric) == ("quiche", "milestone_2MB"))
+    (early,) = (
+        analysis for analysis in analyses if (analysis.sample.server, analysis.metric) == ("quiche", "milestone_2MB")
+    )
     effects = {effect.factors[0]: effect for effect in early.main_effects}
     for name in ("client.ack_delay_exponent", "client.max_ack_delay", "client.connection_window"):
         assert effects[name].ratio.median > 1.1
@@ -102,7 +108,10 @@ def test_milestones_and_paths_of_one_server_count_once() -> None:
 
 def test_a_level_that_was_not_reached_is_no_level() -> None:
     analyses = analyse_all(stored("studies/ack-ratio-initial-rtt-50-10", "studies/levels-50-10"))
-    by_pair = {(one.sample.scenario.name.partition("/")[2], one.sample.server): one.sample for one in analyses}
+    by_pair = {
+        (analysis.sample.scenario.name.partition("/")[2], analysis.sample.server): analysis.sample
+        for analysis in analyses
+    }
     # Behind quinn, which sends in bursts, ratios of 5, 10 and 25 were all seen at 9.6: one of them is left.
     quinn = by_pair["ack-ratio-initial-rtt-50-10", "quinn"]
     assert quinn.factors["client.ack_ratio"] == ("2 (seen 4.4)", 10)
@@ -120,7 +129,9 @@ def test_a_level_that_was_not_reached_is_no_level() -> None:
 
 
 def test_a_factor_whose_levels_were_seen_alike_says_nothing() -> None:
-    samples = {one.sample.server: one.sample for one in analyse_all(stored("studies/fraction-250-3-lossy"))}
+    samples = {
+        analysis.sample.server: analysis.sample for analysis in analyse_all(stored("studies/fraction-250-3-lossy"))
+    }
     assert "client.ack_ratio" not in samples["quiche"].factors
     assert "they are no two levels" in samples["quiche"].refused["client.ack_ratio"]
     assert len(samples["quiche"].cells) == 16
@@ -134,8 +145,8 @@ def test_a_mode_that_fails_is_said_to_once_and_is_worth_nothing() -> None:
     assert (mode.server, mode.level, mode.metrics) == ("quiche", "bbr", ("milestone_2MB", "milestone_10MB"))
     assert mode.times[1][0] > 3 * mode.other_mode_times[1][1]
     analyses = analyse_all(runs)
-    assert all(one.sample.refused["server.congestion_control bbr"] for one in analyses if "quiche" in one.sample.name
-               and one.sample.scenario.name == "studies/levels-50-10")  # fmt: skip
+    assert all(analysis.sample.refused["server.congestion_control bbr"] for analysis in analyses if "quiche" in analysis.sample.name
+               and analysis.sample.scenario.name == "studies/levels-50-10")  # fmt: skip
     by_factor = {tally.factor: tally for tally in tallies(analyses)}
     assert "quiche" not in by_factor["server.initial_rtt"].changes
     assert by_factor["server.initial_rtt"].largest_at.startswith("100 MB, picoquic→tquic")
@@ -149,8 +160,8 @@ def test_a_mode_that_fails_is_said_to_once_and_is_worth_nothing() -> None:
     )
     assert "| quiche | 6.21 / 8.17 / 24.05 ✕ | 26.56 / 34.61 / 51.51 ✕ ⊗ |" in page
     # On a path of 20 ms the mode does not fail, and counts.
-    (near,) = (one for one in without_failing_modes(group_studies(stored("studies/levels-near-50-10")), [mode])
-               if one.server == "quiche")  # fmt: skip
+    (near,) = (study for study in without_failing_modes(group_studies(stored("studies/levels-near-50-10")), [mode])
+               if study.server == "quiche")  # fmt: skip
     assert "bbr" in near.factors["server.congestion_control"]
     # Without the runs that set nothing but the mode nobody knows, and the mode's runs count.
     assert not failing_modes(stored("studies/levels-50-10"))

@@ -84,7 +84,7 @@ CASES = {
 }  # fmt: skip
 
 
-def _said(transfers: list[Transfer]) -> list[tuple[int, int, int | None, bool]]:
+def _summary(transfers: list[Transfer]) -> list[tuple[int, int, int | None, bool]]:
     return sorted((item.flow, item.index, item.exit_code, item.cut_off) for item in transfers)
 
 
@@ -191,7 +191,7 @@ def test_cases_with_containers(name: str, lag: float, tmp_path: Path) -> None:
     stage = Stage(case, tmp_path, notice_delay=lag)
     outcome, conducted, _ = _in_real_time(stage)
     assert (outcome.status, outcome.reason) == (case.status, case.reason)
-    assert _said(conducted.transfers) == case.transfers
+    assert _summary(conducted.transfers) == case.transfers
     assert [(item.flow, item.index) for item in conducted.transfers] == [item[:2] for item in case.transfers]
     assert case.blamed in ("", conducted.blamed)
     for (host, index), at in stage.started_at.items():
@@ -279,7 +279,7 @@ def test_a_client_whose_shell_is_not_there_yet_is_asked_again(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "reason", "blamed"),
+    ("event", "status", "reason", "blamed"),
     [
         (None, "infrastructure", "exit_3", "sim"),
         ({"event": "failed", "reason": "NotReadyError", "message": "no answer"}, "crashed", "no_answer", "server0"),
@@ -287,12 +287,12 @@ def test_a_client_whose_shell_is_not_there_yet_is_asked_again(tmp_path: Path) ->
     ],
 )
 def test_the_simulator_never_ends_by_itself(
-    tmp_path: Path, said: dict[str, str] | None, status: str, reason: str, blamed: str
+    tmp_path: Path, event: dict[str, str] | None, status: str, reason: str, blamed: str
 ) -> None:
     class Broken(Stage):
         def next_death(self, timeout: float) -> Death | None:
-            if said is not None:
-                (self.folder / "sim" / "events.jsonl").write_text(json.dumps(said) + "\n")
+            if event is not None:
+                (self.folder / "sim" / "events.jsonl").write_text(json.dumps(event) + "\n")
             return Death("sim", 3, self.time_ns())
 
     outcome, conducted, _ = _in_real_time(Broken(CASES["two end"], tmp_path))
@@ -320,7 +320,7 @@ def test_what_befell_a_container_from_outside_is_nobody_s_fault(name: str, who: 
     assert (outcome.status, outcome.role, outcome.reason) == ("infrastructure", role, "killed")
     assert (outcome.detail, conducted.blamed) == (failure.detail, who)
     # The transfers that ended all the same are noted.
-    assert _said(conducted.transfers) == case.transfers
+    assert _summary(conducted.transfers) == case.transfers
 
 
 def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:
@@ -429,4 +429,4 @@ def _acted(case: Case, folder: Path, unit: float) -> tuple[Outcome, str, list[tu
         for process in container.processes:
             with pytest.raises(ProcessLookupError):
                 os.kill(process, 0)
-    return *outcome_of(lab, events, []), _said(transfers_of(lab, events))
+    return *outcome_of(lab, events, []), _summary(transfers_of(lab, events))

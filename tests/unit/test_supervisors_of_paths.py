@@ -52,10 +52,10 @@ class Stage:
         return self.failures.get(service)
 
 
-def _conductor(stage: Stage, one: Lab) -> tuple[Any, list[str]]:
+def _conductor(stage: Stage, built_lab: Lab) -> tuple[Any, list[str]]:
     phases: list[str] = []
     conductor = Conductor(
-        one, stage.folder, cast(Any, stage), Sampler(stage.folder, 1 << 30), phases.append, cast(Any, stage)
+        built_lab, stage.folder, cast(Any, stage), Sampler(stage.folder, 1 << 30), phases.append, cast(Any, stage)
     )
     conductor.begin()
     return conductor, phases
@@ -63,45 +63,45 @@ def _conductor(stage: Stage, one: Lab) -> tuple[Any, list[str]]:
 
 def test_a_lab_is_ready_when_every_path_is(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    made, _ = _conductor(stage, lab(GO))
+    conductor, _ = _conductor(stage, lab(GO))
     stage.write_diary("sim", event="ready")
-    made._look_for_ready(1.0, 0.0)
-    assert not made._ready
+    conductor._look_for_ready(1.0, 0.0)
+    assert not conductor._ready
     stage.write_diary("sim-campus", event="ready")
-    made._look_for_ready(1.0, 0.0)
-    assert made._ready
+    conductor._look_for_ready(1.0, 0.0)
+    assert conductor._ready
 
 
 def test_a_client_may_open_its_connection_on_any_path(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     built_lab = lab(flows=[{"download": "1 MB", "path": "campus"}])
-    made, _ = _conductor(stage, built_lab)
+    conductor, _ = _conductor(stage, built_lab)
     for name in ("sim", "sim-campus"):
         stage.write_diary(name, event="ready", t=EPOCH_NS / 1e9)
-    made._look_for_ready(1.0, 0.0)
-    assert made._lifecycle.awaited
+    conductor._look_for_ready(1.0, 0.0)
+    assert conductor._lifecycle.awaited
     stage.write_diary("sim-campus", event="opened", t=EPOCH_NS / 1e9, address=built_lab.host("client0").ipv4)
-    made._look_for_openings()
-    assert not made._lifecycle.awaited
+    conductor._look_for_openings()
+    assert not conductor._lifecycle.awaited
 
 
 def test_any_simulator_that_ends_ends_the_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    made, _ = _conductor(stage, lab(GO))
+    conductor, _ = _conductor(stage, lab(GO))
     stage.write_diary("sim-campus", event="failed", reason="CommandError", message="tc: no such thing")
     stage.deaths[0.1] = Death("sim-campus", 1, EPOCH_NS)
-    outcome = made.watch()
+    outcome = conductor.watch()
     assert (outcome.status, outcome.role, outcome.detail) == ("infrastructure", "sim", "tc: no such thing")
-    assert made.blamed == "sim-campus"
+    assert conductor.blamed == "sim-campus"
 
 
 def test_what_befell_any_simulator_is_nobody_s_fault(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    made, _ = _conductor(stage, lab(GO))
+    conductor, _ = _conductor(stage, lab(GO))
     stage.failures["sim-campus"] = ExternalFailure("killed", "sim-campus was ended from outside")
     stage.deaths[0.1] = Death("sim-campus", 137, EPOCH_NS)
-    outcome = made.watch()
-    assert (outcome.role, outcome.reason, made.blamed) == ("sim", "killed", "sim-campus")
+    outcome = conductor.watch()
+    assert (outcome.role, outcome.reason, conductor.blamed) == ("sim", "killed", "sim-campus")
 
 
 def test_in_virtual_time_any_simulator_s_word_counts() -> None:
@@ -111,31 +111,33 @@ def test_in_virtual_time_any_simulator_s_word_counts() -> None:
 
 
 def test_inside_the_lab_all_must_be_ready_and_none_may_end() -> None:
-    made: Any = SimpleNamespace(
+    conductor: Any = SimpleNamespace(
         endpoints=[], _agents={11: 3, 12: 4}, _unready=2, _heard={3: b"", 4: b""}, _broken=False
     )
     ready: list[float] = []
-    made._lifecycle = SimpleNamespace(ready=lambda now: now)
-    made._perform = ready.append
-    made._agent_ended = lambda agent: inside.Conductor._agent_ended(made, agent)
+    conductor._lifecycle = SimpleNamespace(ready=lambda now: now)
+    conductor._perform = ready.append
+    conductor._agent_ended = lambda agent: inside.Conductor._agent_ended(conductor, agent)
     hear = inside.Conductor._hear
-    hear(made, 11, 3, b"rea")
-    hear(made, 12, 4, b"ready\n")
+    hear(conductor, 11, 3, b"rea")
+    hear(conductor, 12, 4, b"ready\n")
     assert not ready
-    hear(made, 11, 3, b"dy\n")
+    hear(conductor, 11, 3, b"dy\n")
     assert len(ready) == 1
-    hear(made, 12, 4, b"")
-    assert made._broken and made._agents == {11: 3}
-    inside.Conductor._agent_ended(made, 12)
+    hear(conductor, 12, 4, b"")
+    assert conductor._broken and conductor._agents == {11: 3}
+    inside.Conductor._agent_ended(conductor, 12)
 
 
-@pytest.mark.parametrize("one", [lab(GO), lab(paths={"alone": {"forward": {"rate": "1 Mbit/s", "delay": "1 ms"},
+@pytest.mark.parametrize("built_lab", [lab(GO), lab(paths={"alone": {"forward": {"rate": "1 Mbit/s", "delay": "1 ms"},
                                                               "return": {"rate": "1 Mbit/s", "delay": "1 ms"}}})])  # fmt: skip
-def test_a_folder_has_what_every_simulator_needs(one: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_has_what_every_simulator_needs(
+    built_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.engine.run_dir.certificates", lambda cache, *more: cache)
-    prepare_folder(one, tmp_path, tmp_path / "cache")
-    for simulator in one.simulators:
+    prepare_folder(built_lab, tmp_path, tmp_path / "cache")
+    for simulator in built_lab.simulators:
         assert (tmp_path / simulator.name).is_dir()
-        plan = json.loads((tmp_path / plan_path(one, simulator)).read_text())
+        plan = json.loads((tmp_path / plan_path(built_lab, simulator)).read_text())
         assert plan.get("name", "sim") == simulator.name
-    assert (tmp_path / "clock").is_dir() == (len(one.simulators) > 1)
+    assert (tmp_path / "clock").is_dir() == (len(built_lab.simulators) > 1)

@@ -136,10 +136,14 @@ def test_columns_are_what_differs() -> None:
     cells = [
         cell(parameters={"initial_rtt": rtt, "server.congestion_control": "reno"}) for rtt in ("1 s", "20 ms", "100 ms")
     ]
-    found = requested_parameters(cells)
-    assert found.varied == ("initial_rtt",)
-    assert found.suffix == ", server.congestion_control reno"
-    assert [found.cells(tested_cell) for tested_cell in sorted(cells, key=sort_key)] == [["20 ms"], ["100 ms"], ["1 s"]]
+    requested = requested_parameters(cells)
+    assert requested.varied == ("initial_rtt",)
+    assert requested.suffix == ", server.congestion_control reno"
+    assert [requested.cells(tested_cell) for tested_cell in sorted(cells, key=sort_key)] == [
+        ["20 ms"],
+        ["100 ms"],
+        ["1 s"],
+    ]
     mixed = requested_parameters([*cells, cell()])
     assert mixed.varied == ("client.initial_rtt", "server.congestion_control", "server.initial_rtt")
     assert mixed.cells(cell()) == ["–", "–", "–"]
@@ -150,30 +154,39 @@ def test_columns_are_what_differs() -> None:
 
 def test_keys_of_a_queue_a_jitter_and_a_reordering_are_varied_as_they_are_written() -> None:
     forward = link(queue="codel", jitter={"deviation": "5 ms", "distribution": "normal"}, reorder="1 %", loss="1 %")
-    one = scenario(path=path(forward=forward))
-    points = expand_points(one, {"path.down.queue.ecn": "true"}, {"path.forward.queue.target": ["5 ms", "20 ms"]})
+    swept_scenario = scenario(path=path(forward=forward))
+    points = expand_points(
+        swept_scenario, {"path.down.queue.ecn": "true"}, {"path.forward.queue.target": ["5 ms", "20 ms"]}
+    )
     links = [point.scenario.path.forward for point in points]
     assert [(str(item.queue.target), item.queue.ecn) for item in links] == [("5 ms", True), ("20 ms", True)]  # type: ignore[union-attr]
     assert points[1].parameters == {"path.down.queue.ecn": "True", "path.forward.queue.target": "20 ms"}
     (changed,) = expand_points(
-        one,
+        swept_scenario,
         {"path.forward.jitter.deviation": "2 ms", "path.forward.reorder.gap": "5", "path.down.duplicate": "3 %"},
         {},
     )
-    made = changed.scenario.path.forward
-    assert made.variation.distribution == "normal" and str(made.variation.deviation) == "2 ms"
-    assert made.reorder is not None and made.reorder.gap == 5 and made.duplicate.fraction == 0.03
+    forward_link = changed.scenario.path.forward
+    assert forward_link.variation.distribution == "normal" and str(forward_link.variation.deviation) == "2 ms"
+    assert (
+        forward_link.reorder is not None and forward_link.reorder.gap == 5 and forward_link.duplicate.fraction == 0.03
+    )
 
 
 @pytest.mark.parametrize("words", [["true", "false"], [True, False], ["on", "off"]])
 def test_a_switch_of_a_queue_is_varied(words: list[object]) -> None:
-    one = scenario(path=path(forward=link(queue="pie")), vary={"path.forward.queue.ecn": words})
-    assert [point.scenario.path.forward.queue.may_mark for point in expand_points(one, {}, {})] == [True, False]
+    swept_scenario = scenario(path=path(forward=link(queue="pie")), vary={"path.forward.queue.ecn": words})
+    assert [point.scenario.path.forward.queue.may_mark for point in expand_points(swept_scenario, {}, {})] == [
+        True,
+        False,
+    ]
 
 
 def test_a_discipline_s_key_may_be_varied_with_the_discipline() -> None:
-    one = scenario(vary={"path.forward.queue": ["codel", "fq_codel"], "path.forward.queue.target": ["5 ms", "10 ms"]})
-    queues = [point.scenario.path.forward.queue for point in expand_points(one, {}, {})]
+    swept_scenario = scenario(
+        vary={"path.forward.queue": ["codel", "fq_codel"], "path.forward.queue.target": ["5 ms", "10 ms"]}
+    )
+    queues = [point.scenario.path.forward.queue for point in expand_points(swept_scenario, {}, {})]
     assert [(queue.discipline, str(queue.target)) for queue in queues] == [  # type: ignore[union-attr]
         ("codel", "5 ms"),
         ("codel", "10 ms"),

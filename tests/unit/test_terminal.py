@@ -90,7 +90,7 @@ def test_reference_lines_are_told_from_rows() -> None:
     st.integers(16, 120),
 )
 def test_no_width_drops_anything(heads: list[tuple[str, bool]], width: int) -> None:
-    shown = [Column(name, identifies=told) for name, told in heads]
+    shown = [Column(name, identifies=identifies) for name, identifies in heads]
     rows = [Row([f"{name}{row}" for name, _ in heads]) for row in range(2)]
     text = _printed(FittedTable(Table(shown, rows, "t")), width)
     assert max(map(len, text.splitlines())) <= width
@@ -114,11 +114,13 @@ _TEXTS = st.text("ab de\u00e9\u4e16\u0301\t\n-", max_size=40)
     st.integers(20, 160),
 )
 def test_a_table_without_colours_is_what_one_with_colours_is(
-    made: tuple[list[tuple[str, bool, bool, int]], list[tuple[list[str], bool]]], width: int
+    table_texts: tuple[list[tuple[str, bool, bool, int]], list[tuple[list[str], bool]]], width: int
 ) -> None:
-    heads, texts = made
+    heads, texts = table_texts
     # Every column has a heading, and so a width.
-    shown = [Column(f"h{name}", right=right, identifies=told, text=text) for name, right, told, text in heads]
+    shown = [
+        Column(f"h{name}", right=right, identifies=identifies, text=text) for name, right, identifies, text in heads
+    ]
     table = FittedTable(Table(shown, [Row(cells, reference=reference) for cells, reference in texts], "t"))
     out = io.StringIO()
     Console(file=out, width=width, force_terminal=True, color_system="truecolor").print(table)
@@ -145,7 +147,7 @@ def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> N
 def _sweep() -> list[CellResult]:
     return [
         completions(
-            "virtual", 4.0, 5.0, one=scenario(objectives=[]), client=implementation("a-client-named-well"),
+            "virtual", 4.0, 5.0, definition=scenario(objectives=[]), client=implementation("a-client-named-well"),
             parameters={"server.congestion_control": name, "path.down.loss": loss},
         )
         for name in ("reno", "cubic")
@@ -167,7 +169,7 @@ def test_every_row_of_a_sweep_is_known_by_its_values(width: int) -> None:
 
 def test_a_grid_of_many_servers_is_stacked() -> None:
     cells = [
-        completions("virtual", 4.0, one=scenario(objectives=[]), server=implementation(f"server-number-{index}"))
+        completions("virtual", 4.0, definition=scenario(objectives=[]), server=implementation(f"server-number-{index}"))
         for index in range(9)
     ]
     text = printed(grid_blocks(cells), 80)
@@ -178,7 +180,7 @@ def test_a_grid_of_many_servers_is_stacked() -> None:
 def test_who_met_nobody_but_itself_stands_below_the_grid() -> None:
     def met(client: str, server: str) -> CellResult:
         who = {"client": implementation(client), "server": implementation(server)}
-        return completions("virtual", 4.0, one=scenario(objectives=[]), **who)
+        return completions("virtual", 4.0, definition=scenario(objectives=[]), **who)
 
     crowd = [met(client, server) for client in ("alpha", "beta") for server in ("alpha", "beta")]
     text = render_blocks(verdict_grid_blocks([*crowd, met("gamma", "gamma"), met("delta", "delta")]))
@@ -196,17 +198,17 @@ def _flows(count: int) -> CellResult:
     shared = scenario(flows=[Flow.model_validate({"stop": "5 s"})] * count, objectives=[])
     figures = {f"flow{flow}_mean_throughput": flow + 0.5 for flow in range(count)}
     figures |= {f"flow{flow}_mean_srtt": 50.0 + flow for flow in range(count)}
-    return result("virtual", run(figures=figures, utilisation_shared=0.9, jain_shared=0.8), one=shared)
+    return result("virtual", run(figures=figures, utilisation_shared=0.9, jain_shared=0.8), definition=shared)
 
 
 def test_forty_flows_are_rows() -> None:
-    one = _flows(40)
-    text = printed(results_document([one]), 80)
+    cell_result = _flows(40)
+    text = printed(results_document([cell_result]), 80)
     assert max(map(len, (line for line in text.splitlines() if "harness run" not in line))) <= 80
     for flow in (0, 17, 39):
         assert re.search(rf"│ {flow} beta[^│]*│ *{flow + 0.5:.3g} │", text) or f"{flow} " in text
     assert "39.5" in text
-    metrics = metrics_document([one])
+    metrics = metrics_document([cell_result])
     text = printed(metrics, 80)
     assert "39.5" in text and "89" in text
     assert len(text.splitlines()) < 150
@@ -215,21 +217,23 @@ def test_forty_flows_are_rows() -> None:
 
 
 def test_a_few_flows_stay_columns() -> None:
-    one = _flows(3)
-    assert [heading for _, heading in columns(one.cell.scenario)][:3] == [
+    cell_result = _flows(3)
+    assert [heading for _, heading in columns(cell_result.cell.scenario)][:3] == [
         "flow0 Mbit/s",
         "flow1 Mbit/s",
         "flow2 Mbit/s",
     ]
-    assert flow_columns(one.cell.scenario) == []
+    assert flow_columns(cell_result.cell.scenario) == []
 
 
 def test_lists_keep_names_whole_at_80_columns() -> None:
     known = [implementation(f"implementation-number-{index}") for index in range(3)]
     absent = "its published image is not on this machine"
-    listed = catalogue_document([], [ListedImplementation(one, False, absent) for one in known])
+    listed = catalogue_document(
+        [], [ListedImplementation(listed_implementation, False, absent) for listed_implementation in known]
+    )
     text = printed(listed, 80) + printed(vocabulary_document(), 80)
-    assert all(one.name in text for one in known)
+    assert all(listed_implementation.name in text for listed_implementation in known)
     assert all(name in text for name in PARAMETERS)
     assert max(map(len, text.splitlines())) <= 80
 
@@ -252,7 +256,7 @@ def test_metrics_are_shown_when_asked() -> None:
         result(
             "virtual",
             run(completion=value, goodput=10 * value, path_loss=1.0),
-            one=scenario(objectives=[]),
+            definition=scenario(objectives=[]),
             parameters=asked,
         )
         for value, asked in (
@@ -270,7 +274,7 @@ def test_metrics_are_shown_when_asked() -> None:
 def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
     few, many = _flows(2).cell.scenario, _flows(12).cell.scenario
     name = MetricName("mean_srtt")
-    assert [found.flow for found, _ in columns(few, [name])] == [0, 1]
+    assert [metric_name.flow for metric_name, _ in columns(few, [name])] == [0, 1]
     assert columns(many, [name]) == []
     assert flow_columns(many, [name]) == [(name, "mean_srtt ms")]
     assert [heading for _, heading in columns(many, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
@@ -295,17 +299,17 @@ def test_a_metric_that_cannot_be_is_an_error_with_a_hint(words: str, message: st
 
 
 def test_a_metric_that_nobody_measured_is_a_dash() -> None:
-    one = completions("virtual", 4.0, one=scenario(objectives=[]))
-    text = printed([scenario_table([one], parse_metrics("timeouts", [one]))], 120)
+    cell_result = completions("virtual", 4.0, definition=scenario(objectives=[]))
+    text = printed([scenario_table([cell_result], parse_metrics("timeouts", [cell_result]))], 120)
     assert re.search(r"│ +– │ no_objectives", text)
-    assert isinstance(one.runs[0][1], MeasuredRun)
+    assert isinstance(cell_result.runs[0][1], MeasuredRun)
 
 
 # --- what rows are held against
 
 
 def test_a_reference_line_stands_in_the_columns_it_is_for() -> None:
-    told = {"path.down.rate": "10 Mbit/s", "server.initial_cwnd": "32"}
-    one = ReferenceLine("ideal", told, ["1.61"])
-    assert one.placed(["path.down.rate", "seed"]) == (["10 Mbit/s", ""], "ideal, server.initial_cwnd 32")
+    asked = {"path.down.rate": "10 Mbit/s", "server.initial_cwnd": "32"}
+    line = ReferenceLine("ideal", asked, ["1.61"])
+    assert line.placed(["path.down.rate", "seed"]) == (["10 Mbit/s", ""], "ideal, server.initial_cwnd 32")
     assert ReferenceLine("objective", {}, ["3"]).placed(["seed"]) == ([""], "objective")

@@ -31,8 +31,8 @@ from tests.unit.simulated_transfers import MS, SIZE, conversation
 LOSSES = frozenset(range(60, 6_000, 150))
 
 
-def seconds(talk: Conversation) -> dict[State, float]:
-    return {state: ns / 1e9 for state, ns in state_durations(*partition(talk)).items()}
+def seconds(transfer: Conversation) -> dict[State, float]:
+    return {state: ns / 1e9 for state, ns in state_durations(*partition(transfer)).items()}
 
 
 FREE = conversation()
@@ -40,20 +40,20 @@ FREE = conversation()
 
 def gained(**options: Any) -> tuple[dict[State, float], float]:
     """What each state gained against the free conversation, of the time that it took longer."""
-    talk = conversation(**options)
-    before, after = seconds(FREE), seconds(talk)
-    longer = (talk.end_ns - FREE.end_ns) / 1e9
+    transfer = conversation(**options)
+    before, after = seconds(FREE), seconds(transfer)
+    longer = (transfer.end_ns - FREE.end_ns) / 1e9
     return {state: after.get(state, 0) - before.get(state, 0) for state in STATES}, longer
 
 
 def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
-    found = seconds(FREE)
-    assert set(found) == {"handshake", "request", "slow_start", "line_rate"}
-    assert found["handshake"] == 0.1
+    states = seconds(FREE)
+    assert set(states) == {"handshake", "request", "slow_start", "line_rate"}
+    assert states["handshake"] == 0.1
     # 2,000 packets, of which each takes a millisecond; the first byte has come when the first one has.
-    assert found["line_rate"] == pytest.approx(1.999)
+    assert states["line_rate"] == pytest.approx(1.999)
     # 10, 20, 40 and 80 packets in round trips of 100 ms, which have room for 100.
-    assert found["slow_start"] == pytest.approx(0.09 + 0.08 + 0.06 + 0.02, abs=0.005)
+    assert states["slow_start"] == pytest.approx(0.09 + 0.08 + 0.06 + 0.02, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
     ],
 )
 def test_what_is_forced_has_the_excess(state: State, asked: dict[str, Any]) -> None:
-    found, longer = gained(**asked)
+    gains, longer = gained(**asked)
     assert longer > 0.2
-    assert found[state] >= 0.8 * longer, found
+    assert gains[state] >= 0.8 * longer, gains
 
 
 def test_losses_are_recovery_and_a_window_that_has_to_grow_again() -> None:
-    found, longer = gained(lost=LOSSES, packets=2_000)
+    gains, longer = gained(lost=LOSSES, packets=2_000)
     assert longer > 0.2
-    assert found["recovery"] > 0
-    assert found["recovery"] + found["window_limited"] >= 0.8 * longer, found
+    assert gains["recovery"] > 0
+    assert gains["recovery"] + gains["window_limited"] >= 0.8 * longer, gains
 
 
 @pytest.mark.parametrize(
@@ -119,68 +119,68 @@ def test_losses_are_recovery_and_a_window_that_has_to_grow_again() -> None:
     ],
 )
 def test_what_is_not_forced_gains_nothing(state: State, asked: dict[str, Any]) -> None:
-    found, longer = gained(**asked)
-    assert found[state] <= 0.05 * longer, found
+    gains, longer = gained(**asked)
+    assert gains[state] <= 0.05 * longer, gains
 
 
 def test_whether_credit_or_the_sender_is_missing_is_not_guessed() -> None:
     """Nothing was decrypted and the window has room: either may be the reason."""
-    for talk in (
+    for transfer in (
         conversation(credit=40, has_keys=False, reports_window=False),
         conversation(buffer=40, has_keys=False, reports_window=False),
     ):
-        found = seconds(talk)
-        assert "sender_idle" not in found
-        assert "flow_control" not in found
-        assert found["unexplained"] > 2.5
+        states = seconds(transfer)
+        assert "sender_idle" not in states
+        assert "flow_control" not in states
+        assert states["unexplained"] > 2.5
 
 
 def test_what_comes_after_the_last_packet_is_unexplained() -> None:
     """The client was slow to write: no rule knows of that, and no other part takes it."""
-    found = seconds(replace(FREE, end_ns=FREE.end_ns + 300 * MS))
-    assert found.pop("unexplained") == pytest.approx(0.3)
-    assert found == seconds(FREE)
+    states = seconds(replace(FREE, end_ns=FREE.end_ns + 300 * MS))
+    assert states.pop("unexplained") == pytest.approx(0.3)
+    assert states == seconds(FREE)
 
 
 def test_a_probe_of_the_path_mtu_that_is_lost_begins_no_recovery() -> None:
     sent = FREE.sent
     size, came = sent.size.copy(), sent.arrived.copy()
     size[50], came[50] = SIZE + 200, False
-    talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
-    assert not len(talk.loss_detections[0])
+    transfer = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
+    assert not len(transfer.loss_detections[0])
     came[51] = False
-    talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
-    assert talk.loss_detections[1].tolist() == [51]
+    transfer = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
+    assert transfer.loss_detections[1].tolist() == [51]
 
 
 def test_a_sender_whose_data_have_all_left_is_not_idle_but_repairs() -> None:
     # The loss of packet 1,990 is known a round trip later, when the link has been empty since the last one; the sender's
     # window has room, and what it acknowledges itself makes the rest to send larger than what was lost.
-    talk = conversation(lost=frozenset({1_990}), window_limit=200)
-    sent, more = talk.sent, np.arange(100) * MS
+    transfer = conversation(lost=frozenset({1_990}), window_limit=200)
+    sent, more = transfer.sent, np.arange(100) * MS
     after = SentArrays(
-        np.concatenate([sent.t_ns, talk.end_ns + more]), np.concatenate([sent.size, np.full(100, 45)]),
-        np.concatenate([sent.start_ns, talk.end_ns + more]), np.concatenate([sent.end_ns, talk.end_ns + more]),
+        np.concatenate([sent.t_ns, transfer.end_ns + more]), np.concatenate([sent.size, np.full(100, 45)]),
+        np.concatenate([sent.start_ns, transfer.end_ns + more]), np.concatenate([sent.end_ns, transfer.end_ns + more]),
         np.concatenate([sent.arrived, np.ones(100, bool)]), np.concatenate([sent.lost, np.zeros(100, bool)]),
     )  # fmt: skip
-    for one in (talk, replace(talk, sent=after)):
-        found = seconds(one)
+    for variant in (transfer, replace(transfer, sent=after)):
+        states = seconds(variant)
         # The link's own time for the packet that was lost behind it, before the last byte came.
-        assert found.get("sender_idle", 0) <= 0.001
-        assert found["recovery"] == pytest.approx(0.095, abs=0.005)
-        assert found.get("unexplained", 0) == 0
+        assert states.get("sender_idle", 0) <= 0.001
+        assert states["recovery"] == pytest.approx(0.095, abs=0.005)
+        assert states.get("unexplained", 0) == 0
 
 
 def test_a_loss_is_known_by_the_packet_threshold() -> None:
-    talk = conversation(lost=frozenset({30}), packets=200)
-    (when,), (which,) = talk.loss_detections
+    transfer = conversation(lost=frozenset({30}), packets=200)
+    (when,), (which,) = transfer.loss_detections
     assert which == 30
     # Three that left later have come (RFC 9002 §6.1.1), and the acknowledgement took the way back.
-    assert when == talk.sent.end_ns[33] + talk.rtt_ns
-    begin, end = rules.recovery(talk)[-1]
+    assert when == transfer.sent.end_ns[33] + transfer.rtt_ns
+    begin, end = rules.recovery(transfer)[-1]
     assert begin <= when
-    left = talk.sent.t_ns[talk.sent.t_ns > when][0]
-    assert end >= left + talk.rtt_ns
+    left = transfer.sent.t_ns[transfer.sent.t_ns > when][0]
+    assert end >= left + transfer.rtt_ns
 
 
 def test_rounds_begin_when_the_first_packet_of_the_one_before_is_acknowledged() -> None:
@@ -242,40 +242,40 @@ CASES = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(CASES)
 def test_parts_are_a_partition_of_the_time(asked: dict[str, Any]) -> None:
-    talk = conversation(**asked)
-    edges, states = partition(talk)
+    transfer = conversation(**asked)
+    edges, states = partition(transfer)
     assert edges[0] == 0
-    assert edges[-1] == talk.end_ns
+    assert edges[-1] == transfer.end_ns
     assert (np.diff(edges) > 0).all()
     assert (states[1:] != states[:-1]).all()
-    assert sum(state_durations(edges, states).values()) == talk.end_ns
+    assert sum(state_durations(edges, states).values()) == transfer.end_ns
     assert sum(int(part[1:]) for part in _split(band_text(edges, states))) == BANDS
     # Whatever else is the matter, the bottleneck served what came for as long as it takes.
-    served = intersect(talk.useful_service, merge_spans([(talk.first_byte_ns, talk.end_ns)]))
+    served = intersect(transfer.useful_service, merge_spans([(transfer.first_byte_ns, transfer.end_ns)]))
     assert state_durations(edges, states).get("line_rate", 0) == total_ns(served)
 
 
 def _split(text: str) -> list[str]:
-    found: list[str] = []
+    words: list[str] = []
     for letter in text:
         if letter.isalpha():
-            found.append(letter)
+            words.append(letter)
         else:
-            found[-1] += letter
-    return found
+            words[-1] += letter
+    return words
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12).map(merge_spans)
 
 
 @given(SPANS, SPANS)
-def test_spans_are_sets_of_moments(one: Any, other: Any) -> None:
+def test_spans_are_sets_of_moments(first_spans: Any, second_spans: Any) -> None:
     moments = np.arange(62)
-    first, second = in_spans(moments, one), in_spans(moments, other)
-    assert (in_spans(moments, intersect(one, other)) == (first & second)).all()
-    assert (in_spans(moments, subtract(one, other)) == (first & ~second)).all()
-    assert total_ns(one) == first.sum()
-    edges = cut_edges(0, 61, [one, other])
+    first, second = in_spans(moments, first_spans), in_spans(moments, second_spans)
+    assert (in_spans(moments, intersect(first_spans, second_spans)) == (first & second)).all()
+    assert (in_spans(moments, subtract(first_spans, second_spans)) == (first & ~second)).all()
+    assert total_ns(first_spans) == first.sum()
+    edges = cut_edges(0, 61, [first_spans, second_spans])
     assert edges[0] == 0
     assert edges[-1] == 61
 

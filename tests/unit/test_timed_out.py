@@ -21,7 +21,7 @@ from tests.measurements import measurement
 from tests.rendering import printed
 
 TEN_MB = 10_000_000
-ONE = cell(scenario(objectives=[{"metric": "completion", "at_most": "5 s"}], milestones=["2 MB"]))
+TESTED_CELL = cell(scenario(objectives=[{"metric": "completion", "at_most": "5 s"}], milestones=["2 MB"]))
 
 
 def ended(number: int, seconds: float | None, received: int = TEN_MB) -> tuple[Run, MeasuredRun]:
@@ -33,13 +33,13 @@ def ended(number: int, seconds: float | None, received: int = TEN_MB) -> tuple[R
     else:
         figures += [measurement("completion", seconds, "s"), measurement("goodput", 80 / seconds, "Mbit/s")]
     transfer = Transfer(flow=0, index=0, size=TEN_MB, received=received, started_ns=0, ended_ns=1)
-    run = Run(cell=ONE, repetition=number, outcome=outcome, started_at="", transfers=(transfer,))
+    run = Run(cell=TESTED_CELL, repetition=number, outcome=outcome, started_at="", transfers=(transfer,))
     return run, MeasuredRun(version=1, measurements=tuple(figures), link=LinkProof(valid=True))
 
 
 def result(*runs: tuple[Run, MeasuredRun]) -> CellResult:
     folders = tuple(Path(str(number)) for number in range(len(runs)))
-    return CellResult(ONE, runs, judge(ONE.scenario, runs), folders)
+    return CellResult(TESTED_CELL, runs, judge(TESTED_CELL.scenario, runs), folders)
 
 
 SIX = result(
@@ -81,8 +81,8 @@ def test_the_tables_say_four_of_six_and_why() -> None:
 def test_json_has_numbers_or_infinity() -> None:
     content = json.loads(json.dumps(dict(results_document([SIX]).data), allow_nan=False))["cells"][0]
     assert content["outcomes"] == {"completed": 4, "timed_out": 2}
-    found = content["measurements"]["completion"]
-    assert (len(found["values"]), found["timed_out"], found["high"]) == (4, 2, "Infinity")
+    completion = content["measurements"]["completion"]
+    assert (len(completion["values"]), completion["timed_out"], completion["high"]) == (4, 2, "Infinity")
     assert content["shortfall"].startswith("4 of 6 completed")
 
 

@@ -113,7 +113,7 @@ def test_the_plan_says_who_sends_what() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "given", "said"),
+    ("role", "given", "message"),
     [
         ("nobody", environment(), "the role must be client or server, not 'nobody'"),
         ("client", environment(kind="sctp"), "the kind of traffic must be tcp or udp, not 'sctp'"),
@@ -133,8 +133,8 @@ def test_the_plan_says_who_sends_what() -> None:
         ("client", environment() | {"CLIENT_PARAMS": "--congestion-control=reno"}, "this client sends no data"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_name(role: str, given: dict[str, str], said: str) -> None:
-    with pytest.raises(TrafficError, match=said.replace("(", r"\(")):
+def test_what_cannot_be_is_refused_by_name(role: str, given: dict[str, str], message: str) -> None:
+    with pytest.raises(TrafficError, match=message.replace("(", r"\(")):
         read_plan(role, given)
 
 
@@ -273,16 +273,16 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    made.close()
+    socket_pair = Pair()
+    yield socket_pair
+    socket_pair.close()
 
 
 @pytest.fixture
 def sockets() -> Iterator[Diag]:
-    made = Diag()
-    yield made
-    made.close()
+    diagnostics = Diag()
+    yield diagnostics
+    diagnostics.close()
 
 
 def test_the_kernel_is_asked_for_one_connection(pair: Pair, sockets: Diag) -> None:
@@ -301,7 +301,8 @@ def test_the_kernel_is_asked_for_one_connection(pair: Pair, sockets: Diag) -> No
     # The same structure by another door (tcp(7)).
     door = pair.server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
     assert figures == diag.tcp_info(door)
-    assert (figures["bytes_sent"], figures["bytes_acked"]) == (100_000, 100_000)
+    # On a loaded machine TCP sends some of it again.
+    assert (figures["bytes_sent"] - figures["bytes_retrans"], figures["bytes_acked"]) == (100_000, 100_000)
     assert sockets.find(socket.AF_INET6, diag.ESTABLISHED, pair.port, pair.client_port) is None
     assert sockets.find(socket.AF_INET, diag.LISTEN, pair.port) is None
     other.close()

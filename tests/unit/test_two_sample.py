@@ -97,7 +97,7 @@ def test_p_of_tied_values_is_that_of_all_ways_to_deal_them(seed: int) -> None:
     ranks = rankdata([*sample, *base])
     sums = [sum(ranks[list(chosen)]) for chosen in itertools.combinations(range(8), 4)]
     own = sum(ranks[:4])
-    tail = min(sum(one <= own for one in sums), sum(one >= own for one in sums))
+    tail = min(sum(rank_sum <= own for rank_sum in sums), sum(rank_sum >= own for rank_sum in sums))
     assert compare(sample, base).p == pytest.approx(min(1, 2 * tail / len(sums)))
 
 
@@ -110,7 +110,7 @@ def test_very_many_values_are_compared_too() -> None:
     assert comparison.p is not None and comparison.p < 0.05
     assert 1 < comparison.low < 1.5 < comparison.high
     # Either side of where the approximation begins the p is the same but for the fourth digit.
-    exact, approximate = (compare([1.2 * v for v in one], one).p for one in (few, many))
+    exact, approximate = (compare([1.2 * v for v in baseline], baseline).p for baseline in (few, many))
     assert exact == pytest.approx(approximate, abs=0.03)
 
 

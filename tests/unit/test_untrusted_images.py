@@ -75,8 +75,8 @@ def test_no_program_of_an_image_runs_as_its_owner_on_this_disk(cache: Cache) -> 
     # What it was is there for who gives it to a guest, by whichever name it is asked for.
     assert root.set_ids == ARMED == RootFileSystems(cache).of("other:1").set_ids
     sealed = read_entries(Path(root.rootfs).parent / FILES)
-    assert not [one for one in sealed if one.is_file and one.mode & 0o6000]
-    assert {stat.S_IMODE(one.mode) for one in sealed if one.path == "mail"} == {0o2775}
+    assert not [entry for entry in sealed if entry.is_file and entry.mode & 0o6000]
+    assert {stat.S_IMODE(entry.mode) for entry in sealed if entry.path == "mail"} == {0o2775}
     assert not RootFileSystems(cache).damaged([root])
 
 

@@ -60,10 +60,10 @@ def victim(tmp_path: Path) -> Path:
 
 def _store(root: Path) -> tuple[Store, Run, Path, list[str]]:
     """A store with one run, and what it says."""
-    said: list[str] = []
-    store, drawn = Store(root, said.append), download_run()
+    warnings: list[str] = []
+    store, drawn = Store(root, warnings.append), download_run()
     place = store.finish(store.begin(drawn.run.cell.key, 0), drawn.run, drawn.measured, drawn.series)
-    return store, drawn.run, place, said
+    return store, drawn.run, place, warnings
 
 
 # --- what reads and writes
@@ -155,27 +155,27 @@ def test_a_folder_is_looked_through_so_deep_and_so_wide(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("name", [RUN, MEASURED, SERIES])
 def test_a_record_that_is_a_link_is_none(tmp_path: Path, name: str) -> None:
     """It leads to an honest one: what a link leads to is no part of a store."""
-    store, run, place, said = _store(tmp_path / "store")
+    store, run, place, warnings = _store(tmp_path / "store")
     (place / name).rename(tmp_path / "aside")
     (place / name).symlink_to(tmp_path / "aside")
     assert [stored_run.repetition for stored_run, _ in StoredResults(store, None).result_of(run.cell).runs] == (
         [0] if name == SERIES else []
     )
     assert store.series(run.cell.key, 0) is None or name != SERIES
-    assert len(said) == 1 and f"{run.cell.key}/0" in said[0]
+    assert len(warnings) == 1 and f"{run.cell.key}/0" in warnings[0]
     if name != MEASURED:
-        assert "a link, which is not followed" in said[0]
+        assert "a link, which is not followed" in warnings[0]
 
 
 @pytest.mark.parametrize("above", ["runs", "runs/KEY", "runs/KEY/0"])
 def test_no_run_is_read_behind_a_link(tmp_path: Path, above: str) -> None:
-    store, run, _, said = _store(tmp_path / "store")
+    store, run, _, warnings = _store(tmp_path / "store")
     place = store.root / above.replace("KEY", run.cell.key)
     place.rename(tmp_path / "aside")
     place.symlink_to(tmp_path / "aside")
     assert [stored_run for key in store.cell_keys() for stored_run in store.runs(key)] == []
     assert store.measured(run.cell.key, 0) is None
-    assert any("a link, which is not followed" in text for text in said)
+    assert any("a link, which is not followed" in text for text in warnings)
     own = Store(tmp_path / "own")
     assert merge(own, [store]).merged == 0
 
@@ -245,12 +245,12 @@ def test_merging_takes_files_alone_and_names_the_rest(tmp_path: Path, victim: Pa
 
 
 def test_a_run_that_claims_more_than_there_is_disk_is_left_out(tmp_path: Path) -> None:
-    store, _, place, said = _store(tmp_path / "store")
+    store, _, place, warnings = _store(tmp_path / "store")
     with (place / "hole").open("wb") as content:
         content.truncate(1 << 42)
     own = Store(tmp_path / "own")
     assert merge(own, [store]).merged == 0
-    assert "its files have" in said[0] and list((tmp_path / "own" / "partial").iterdir()) == []
+    assert "its files have" in warnings[0] and list((tmp_path / "own" / "partial").iterdir()) == []
 
 
 def test_copies_have_no_modes_but_those_of_new_files(tmp_path: Path) -> None:
@@ -308,8 +308,8 @@ def test_links_of_endpoints_are_findings_and_are_not_followed(tmp_path: Path, vi
     (tmp_path / "flow0" / "downloads" / "10MB.bin").symlink_to(victim)
     assert [file.name for file in qlog.find_traces(logs)] == ["own.qlog"]
     assert thin_logs(tmp_path, 1) == []
-    said = special_files(tmp_path, 1)
-    assert said == [
+    findings = special_files(tmp_path, 1)
+    assert findings == [
         "flow0/client/qlog/far is a link, which is not followed",
         "flow0/client/qlog/strange.qlog is a link, which is not followed",
         "flow0/client/qlog/pipe.qlog is no file, and is not read",
@@ -323,8 +323,8 @@ def test_of_many_links_some_are_named(tmp_path: Path) -> None:
     (tmp_path / "flow0" / "client").mkdir(parents=True)
     for number in range(20):
         (tmp_path / "flow0" / "client" / f"{number:02}").symlink_to("x")
-    said = special_files(tmp_path, 1)
-    assert len(said) == 9 and said[-1] == "12 more files of that kind"
+    findings = special_files(tmp_path, 1)
+    assert len(findings) == 9 and findings[-1] == "12 more files of that kind"
 
 
 # --- names
@@ -385,10 +385,10 @@ def test_columns_with_such_names_write_nothing_elsewhere(tmp_path: Path) -> None
     write_columns(
         tmp_path / "a" / "columns", [StoredRun(drawn.run.model_copy(update={"cell": wrong}), drawn.measured)], []
     )
-    said: list[str] = []
+    warnings: list[str] = []
     own = Store(tmp_path / "a" / "own")
-    assert merge(own, [ColumnStore(tmp_path / "a" / "columns", said.append)]).merged == 0
-    assert "key" in said[0] and not list(tmp_path.rglob("*escaped*"))
+    assert merge(own, [ColumnStore(tmp_path / "a" / "columns", warnings.append)]).merged == 0
+    assert "key" in warnings[0] and not list(tmp_path.rglob("*escaped*"))
     write_columns(tmp_path / "b", [], [Contents("../../../escaped", {"a": "1"}, {})])
     with pytest.raises(ResultError, match="is the digest of no image's contents"):
         ColumnStore(tmp_path / "b").every_contents()

@@ -82,12 +82,12 @@ def test_html_is_shown_but_for_what_reports_write() -> None:
 
 
 def test_no_reader_of_markdown_makes_anything_of_a_quoted_text() -> None:
-    made = (
+    html = (
         MarkdownIt("commonmark", {"html": True})
         .enable("table")
         .render(f"| a |\n| --- |\n| {escape_stored(STRANGE)} |\n")
     )
-    assert set(re.findall(r"<(\w+)", made)) == {"table", "thead", "tbody", "tr", "th", "td"}
+    assert set(re.findall(r"<(\w+)", html)) == {"table", "thead", "tbody", "tr", "th", "td"}
 
 
 # --- the terminal
@@ -120,10 +120,10 @@ def _a_table() -> None:
 
 
 def _a_table_of_rich_s() -> None:
-    made = Grid(title=STRANGE)
-    made.add_column(STRANGE)
-    made.add_row(Text(STRANGE, style="red"))
-    table_console().print(made)
+    grid = Grid(title=STRANGE)
+    grid.add_column(STRANGE)
+    grid.add_row(Text(STRANGE, style="red"))
+    table_console().print(grid)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def _a_table_of_rich_s() -> None:
     ],
 )
 def test_nothing_that_is_printed_moves_a_terminal(print_it: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(print_it, monkeypatch))
-    assert said and not _LEFT.search(said)
+    output = _own(_shown_by(print_it, monkeypatch))
+    assert output and not _LEFT.search(output)
 
 
 def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,16 +151,16 @@ def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"text": STRANGE})
-    said = capsys.readouterr().out
-    assert json.loads(said) == {"text": STRANGE} and not _LEFT.search(said)
+    output = capsys.readouterr().out
+    assert json.loads(output) == {"text": STRANGE} and not _LEFT.search(output)
 
 
 def test_no_line_is_a_command_to_a_ci_job_s_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "first\n::set-output name=a::b\n  ::stop-commands::x\n##[add-mask]y\nstd::move"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     for print_it in (lambda: print_text(text), lambda: print_warning(text), lambda: table_console().print(text)):
-        said = _shown_by(print_it, monkeypatch, terminal=False)
-        assert not re.search(r"^\s*(::|##\[)", said, re.MULTILINE) and "std::move" in said
+        output = _shown_by(print_it, monkeypatch, terminal=False)
+        assert not re.search(r"^\s*(::|##\[)", output, re.MULTILINE) and "std::move" in output
     # Those that are meant are given.
     assert _shown_by(lambda: annotate("::error::x\x1b"), monkeypatch, terminal=False) == "::error::x\\x1b\n"
     monkeypatch.delenv("GITHUB_ACTIONS")
@@ -192,13 +192,13 @@ def _strange(status: Status = "crashed") -> CellResult:
 )  # fmt: skip
 def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
     assert callable(report)
-    said = escape_html(render_markdown(report([_strange(status)])))
-    assert not _LEFT.search(said)
-    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
+    markdown = escape_html(render_markdown(report([_strange(status)])))
+    assert not _LEFT.search(markdown)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
     known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
              "details", "summary", "hr"}  # fmt: skip
-    assert set(re.findall(r"<(\w+)", made)) <= known
-    assert "<!--" not in made
+    assert set(re.findall(r"<(\w+)", html)) <= known
+    assert "<!--" not in html
 
 
 def test_the_command_of_a_summary_prints_no_html(
@@ -210,9 +210,9 @@ def test_the_command_of_a_summary_prints_no_html(
         monkeypatch.setattr("sys.argv", ["harness", *words, "--store", str(tmp_path)])
         with contextlib.suppress(SystemExit):
             main()
-        said = capsys.readouterr()
-        assert run.cell.scenario.name in said.out and not _LEFT.search(said.out + said.err)
-        assert words in (["report"], ["judge"]) or "<img" not in said.out.replace("&lt;", "")
+        captured = capsys.readouterr()
+        assert run.cell.scenario.name in captured.out and not _LEFT.search(captured.out + captured.err)
+        assert words in (["report"], ["judge"]) or "<img" not in captured.out.replace("&lt;", "")
 
 
 def test_no_line_of_the_gate_has_html() -> None:
@@ -229,8 +229,8 @@ def test_junit_is_xml_and_shows_what_was_said() -> None:
 
 
 def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = _own(_shown_by(lambda: print_document(results_document([_strange()])), monkeypatch))
-    assert not _LEFT.search(said)
+    output = _own(_shown_by(lambda: print_document(results_document([_strange()])), monkeypatch))
+    assert not _LEFT.search(output)
 
 
 def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
 
 def _site(folder: Path) -> Path:
     result = _strange()
-    found = replace(result, folders=(folder / "store",))
-    build.render_site(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
+    shown_result = replace(result, folders=(folder / "store",))
+    build.render_site(folder / "site", [shown_result], Store(folder / "store"), lambda wanted: [], page_cache())
     return folder / "site"
 
 
@@ -267,8 +267,8 @@ def test_pages_run_nothing_but_the_site_s_own_scripts(tmp_path: Path) -> None:
         inline = [tag for tag in re.findall(r"<script[^>]*>", text) if "src=" not in tag]
         assert all('type="text/plain"' in tag or 'type="application/json"' in tag for tag in inline), file
         _require_still(text)
-    for one in _cells(tmp_path / "site").values():
-        _require_still(one["page"])
+    for cell_entry in _cells(tmp_path / "site").values():
+        _require_still(cell_entry["page"])
 
 
 class _Tags(HTMLParser):
@@ -289,7 +289,7 @@ def _require_still(text: str) -> None:
     assert {tag for tag, _ in tags.seen}.isdisjoint({"img", "iframe", "object", "embed", "base"})
     for _, attributes in tags.seen:
         assert not [name for name, _ in attributes if name.startswith("on")]
-        assert not [said for _, said in attributes if (said or "").lower().startswith(("javascript:", "data:text"))]
+        assert not [value for _, value in attributes if (value or "").lower().startswith(("javascript:", "data:text"))]
 
 
 def _cells(site: Path) -> dict[str, dict[str, str]]:
@@ -297,7 +297,11 @@ def _cells(site: Path) -> dict[str, dict[str, str]]:
     texts = (
         json.loads(file.read_text().removeprefix("packed(").removesuffix(");\n")) for file in site.glob("cells/*.js")
     )
-    return {key: one for text in texts for key, one in json.loads(gzip.decompress(base64.b64decode(text))).items()}
+    return {
+        key: cell_entry
+        for text in texts
+        for key, cell_entry in json.loads(gzip.decompress(base64.b64decode(text))).items()
+    }
 
 
 def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> None:
@@ -305,15 +309,19 @@ def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> N
         text = file.read_text()
         assert not _LEFT.search(text), file
         assert "<img" not in text and "<script>alert" not in text and "<!--<" not in text, file
-    for one in _cells(tmp_path / "site").values():
-        assert not _LEFT.search(one["page"]) and "<img" not in one["page"] and escape_controls(ESCAPES) in one["page"]
+    for cell_entry in _cells(tmp_path / "site").values():
+        assert (
+            not _LEFT.search(cell_entry["page"])
+            and "<img" not in cell_entry["page"]
+            and escape_controls(ESCAPES) in cell_entry["page"]
+        )
 
 
 def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
     event = {"time": 1.0, "name": f"a{ESCAPES}", "data": {"x": ESCAPES}}
     (tmp_path / "a.sqlog").write_text(f"\x1e{json.dumps(event, ensure_ascii=False)}\n")
-    for _, name, said in read_opening(tmp_path / "a.sqlog").events:
-        assert not _LEFT.search(name + said)
+    for _, name, text in read_opening(tmp_path / "a.sqlog").events:
+        assert not _LEFT.search(name + text)
 
 
 def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
@@ -324,6 +332,6 @@ def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
     assert policy is not None
     allowed = set(re.findall(r"sha256-([\w+/=]+)", policy[1]))
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert {base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts} == allowed
+    assert {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts} == allowed
     assert len(scripts) == 2 and "'unsafe-inline'" not in policy[1].replace("&#39;", "'").split("style-src")[0]
     assert "<img" not in text

@@ -22,7 +22,7 @@ def upload(**overrides: object) -> Scenario:
     return scenario(flows=[UPLOAD], objectives=[], **overrides)
 
 
-def made(client: tuple[str, ...] = ("h3",), server: tuple[str, ...] = ("h3",), **overrides: object) -> Cell:
+def uploading_cell(client: tuple[str, ...] = ("h3",), server: tuple[str, ...] = ("h3",), **overrides: object) -> Cell:
     window = {"connection_window": {"flag": "--connection-window={bytes}"}}
     ends = (("alpha", client), ("beta", server))
     return cell(
@@ -31,7 +31,7 @@ def made(client: tuple[str, ...] = ("h3",), server: tuple[str, ...] = ("h3",), *
 
 
 def test_both_ends_are_told_and_the_sender_has_the_file() -> None:
-    lab = build_lab(made(), 0)
+    lab = build_lab(uploading_cell(), 0)
     client, server = lab.host("client0"), lab.host("server0")
     assert client.environment["DIRECTION"] == server.environment["DIRECTION"] == "to_server"
     assert client.environment["REQUESTS"] == "https://server4:443/10MB.bin"
@@ -64,22 +64,25 @@ def test_who_cannot_is_unsupported_by_name(
     client: tuple[str, ...], server: tuple[str, ...], role: str, words: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=words) as caught:
-        application_protocol(made(client, server), 0)
+        application_protocol(uploading_cell(client, server), 0)
     assert (caught.value.role, caught.value.reason) == (role, "uploads")
 
 
 def test_the_protocol_is_one_that_both_upload_over() -> None:
-    assert application_protocol(made(("h3", "hq-interop"), ("hq-interop",)), 0) == "hq-interop"
-    assert build_lab(made(("hq-interop",), ("hq-interop",)), 0).host("client0").environment["TESTCASE"] == "transfer"
+    assert application_protocol(uploading_cell(("h3", "hq-interop"), ("hq-interop",)), 0) == "hq-interop"
+    assert (
+        build_lab(uploading_cell(("hq-interop",), ("hq-interop",)), 0).host("client0").environment["TESTCASE"]
+        == "transfer"
+    )
 
 
 def test_the_receiver_s_window_never_limits_the_path() -> None:
     # Twice the sum of 500 kB of BDP and the queue's bytes: 16 MiB are the least.
-    parameters = effective_parameters(made(path=PATH), 0)
+    parameters = effective_parameters(uploading_cell(path=PATH), 0)
     assert parameters["server.connection_window"] == "16 MiB"
     assert "client.connection_window" not in parameters
     fast = path(forward=link("1 Mbit/s"), **{"return": link("250 Mbit/s")})
-    assert effective_parameters(made(path=fast), 0)["server.connection_window"] == "128 MiB"
+    assert effective_parameters(uploading_cell(path=fast), 0)["server.connection_window"] == "128 MiB"
 
 
 def test_an_upload_begins_after_one_round_trip_and_has_the_rate_of_its_direction() -> None:

@@ -102,10 +102,10 @@ def test_a_guest_of_many_endpoints_has_memory_for_them_and_needs_what_it_uses() 
         memory = guest_memory_mib(many, images(many))
         return memory, used_memory_mib(many, memory)
 
-    (one, used_by_one), (fifty, _), (hundred, _), (most, used_by_most) = map(sizes, (1, 50, 100, 500))
+    (single, used_by_one), (fifty, _), (hundred, _), (most, used_by_most) = map(sizes, (1, 50, 100, 500))
     # Up to fifty flows a guest has what it always had: its size is part of what its random numbers start from.
-    assert fifty - one == 98 * 160 and hundred - fifty == 100 * 32
-    assert used_by_one < one and used_by_most < 6 << 10 < most < 48 << 10
+    assert fifty - single == 98 * 160 and hundred - fifty == 100 * 32
+    assert used_by_one < single and used_by_most < 6 << 10 < most < 48 << 10
 
 
 def test_kernels_are_set_as_asked_and_have_memory_for_it(tmp_path: Path) -> None:

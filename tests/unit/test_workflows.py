@@ -44,7 +44,7 @@ def test_actions_are_named_by_commits() -> None:
     for line in lines:
         name, _, commit = line.partition("uses: ")[2].partition("@")
         commits.setdefault("/".join(name.split("/")[:2]), set()).add(commit)
-    assert all(len(found) == 1 for found in commits.values()), commits
+    assert all(len(actions) == 1 for actions in commits.values()), commits
 
 
 def test_no_expression_stands_in_a_script() -> None:

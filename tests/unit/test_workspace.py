@@ -206,8 +206,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_an_installed_program_works_in_a_workspace(installed: Installed, tmp_path: Path) -> None:
-    made = installed(tmp_path, "init")
-    assert made.returncode == 0 and "is a workspace" in made.stderr
+    process = installed(tmp_path, "init")
+    assert process.returncode == 0 and "is a workspace" in process.stderr
     (tmp_path / "scenarios" / "geo.yaml").write_text(SCENARIO)
     (tmp_path / "images" / "mine").mkdir()
     (tmp_path / "images" / "mine" / "image.yaml").write_text(MANIFEST)
@@ -272,8 +272,8 @@ def test_what_needs_the_history_of_the_code_says_so(installed: Installed, tmp_pa
 
 
 def test_one_command_installs_the_completion_of_a_shell(installed: Installed, tmp_path: Path) -> None:
-    made = installed.in_bash(tmp_path, "--install-completion")
-    assert made.returncode == 0, made.stderr
+    process = installed.in_bash(tmp_path, "--install-completion")
+    assert process.returncode == 0, process.stderr
     (script,) = installed.home.rglob("harness.sh")
     assert "_HARNESS_COMPLETE=complete_bash" in script.read_text()
     assert script.name in (installed.home / ".bashrc").read_text()

@@ -66,8 +66,10 @@ def _message(kind: int, body: bytes) -> bytes:
     return bytes([kind]) + len(body).to_bytes(3, "big") + body
 
 
-def _extensions(found: dict[int, bytes]) -> bytes:
-    data = b"".join(kind.to_bytes(2, "big") + len(value).to_bytes(2, "big") + value for kind, value in found.items())
+def _extensions(extensions: dict[int, bytes]) -> bytes:
+    data = b"".join(
+        kind.to_bytes(2, "big") + len(value).to_bytes(2, "big") + value for kind, value in extensions.items()
+    )
     return len(data).to_bytes(2, "big") + data
 
 
@@ -161,7 +163,11 @@ class Conversation:
         payload = frames.ljust(24, b"\0")
         first = 0xC3 | _TYPES[version][kind] << 4
         ends = (self.known, self.client_id) if sender == "client" else (self.client_id, self.server_id)
-        header = bytes([first]) + version.to_bytes(4, "big") + b"".join(bytes([len(one)]) + one for one in ends)
+        header = (
+            bytes([first])
+            + version.to_bytes(4, "big")
+            + b"".join(bytes([len(connection_id)]) + connection_id for connection_id in ends)
+        )
         if kind == "initial":
             header += integer(len(token)) + token
             salted = hmac.new(bytes.fromhex(_SALTS[version]), self.original, "sha256").digest()
@@ -211,38 +217,47 @@ class Trace:
         self.datagrams.append((sender, datagram))
 
     def evidence(self, *conversations: Conversation, run: Run | None = None) -> Evidence:
-        opener = PacketOpener({name: one for talk in conversations for name, one in talk.secrets.items()})
+        opener = PacketOpener(
+            {name: secret for conversation in conversations for name, secret in conversation.secrets.items()}
+        )
         sent = [packet for sender, datagram in self.datagrams for packet in opener.open(datagram, sender)]
         there = [item for place, item in enumerate(self.datagrams) if place not in self.lost]
-        arrived = {role: tuple(one for sender, one in there if sender == role) for role in ROLES}
-        keyed = any(talk.logs_secrets for talk in conversations)
+        arrived = {role: tuple(datagram for sender, datagram in there if sender == role) for role in ROLES}
+        keyed = any(conversation.logs_secrets for conversation in conversations)
         judged = run or make_run()
         detail = judged.outcome.detail or ""
         return Evidence(tuple(sent), arrived, tuple(opener.connections), keyed, True, judged.transfers, detail)
 
 
 def shake_hands(
-    trace: Trace, talk: Conversation, *, suites: Sequence[int] = (AES_128, 0x1302, CHACHA), version: int = V1,
+    trace: Trace, conversation: Conversation, *, suites: Sequence[int] = (AES_128, 0x1302, CHACHA), version: int = V1,
     certificate_size: int = 700, resumes: bool = False, early: bool = False, streams: int = 100, token: bytes = b"",
     again: int = 1, handshake_version: int | None = None, accepts: bool = True,
 ) -> None:  # fmt: skip
     """A whole handshake; the server's answer fits into what it may send."""
-    hello = client_hello(talk.random, suites, resumes)
+    hello = client_hello(conversation.random, suites, resumes)
     for _ in range(again):
-        trace.send("client", talk.long("client", "initial", crypto(hello), token), size=1200)
+        trace.send("client", conversation.long("client", "initial", crypto(hello), token), size=1200)
     if early:
-        trace.send("client", talk.long("client", "0rtt", b"\x0a\x00\x20" + bytes(32)))
-    answer = talk.long("server", "initial", crypto(server_hello(talk.suite, resumes)) + ACK, version=version)
-    told = encrypted_extensions(streams, early and accepts) + (b"" if resumes else certificate(certificate_size))
-    parts = [told[at : at + 1000] for at in range(0, len(told), 1000)]
+        trace.send("client", conversation.long("client", "0rtt", b"\x0a\x00\x20" + bytes(32)))
+    answer = conversation.long(
+        "server", "initial", crypto(server_hello(conversation.suite, resumes)) + ACK, version=version
+    )
+    handshake_bytes = encrypted_extensions(streams, early and accepts) + (
+        b"" if resumes else certificate(certificate_size)
+    )
+    parts = [handshake_bytes[at : at + 1000] for at in range(0, len(handshake_bytes), 1000)]
     chosen = handshake_version or version
     packets = [
-        talk.long("server", "handshake", crypto(part, at * 1000), version=chosen) for at, part in enumerate(parts)
+        conversation.long("server", "handshake", crypto(part, at * 1000), version=chosen)
+        for at, part in enumerate(parts)
     ]
-    talk.known = talk.server_id
+    conversation.known = conversation.server_id
     trace.send("server", answer, packets[0])
-    trace.send("client", talk.long("client", "initial", ACK_ECN, token, version=version))
+    trace.send("client", conversation.long("client", "initial", ACK_ECN, token, version=version))
     for packet in packets[1:]:
         trace.send("server", packet)
-    trace.send("client", talk.long("client", "handshake", ACK_ECN, version=chosen), talk.short("client", PING))
-    trace.send("server", talk.short("server", ACK_ECN + b"\x1e"))
+    trace.send(
+        "client", conversation.long("client", "handshake", ACK_ECN, version=chosen), conversation.short("client", PING)
+    )
+    trace.send("server", conversation.short("server", ACK_ECN + b"\x1e"))
