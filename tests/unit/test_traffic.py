@@ -302,7 +302,8 @@ def test_the_kernel_is_asked_for_one_connection(pair: Pair, sockets: Diag) -> No
     door = pair.server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
     assert figures == diag.tcp_info(door)
     # On a loaded machine TCP sends some of it again.
-    assert (figures["bytes_sent"] - figures["bytes_retrans"], figures["bytes_acked"]) == (100_000, 100_000)
+    assert figures["bytes_sent"] == 100_000 + (figures["bytes_retrans"] or 0)
+    assert figures["bytes_acked"] == 100_000
     assert sockets.find(socket.AF_INET6, diag.ESTABLISHED, pair.port, pair.client_port) is None
     assert sockets.find(socket.AF_INET, diag.LISTEN, pair.port) is None
     other.close()
