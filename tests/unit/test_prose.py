@@ -19,7 +19,6 @@ NOT_MENDED = {
     "docs/handover.md": "studies/handover",
     "docs/in-sequence.md": "studies/in_sequence",
     "docs/latency.md": "studies/latency",
-    "docs/leo.md": "studies/leo",
     "docs/media.md": "studies/media",
     "docs/path-mtu.md": "studies/path_mtu",
     "docs/picoquic.md": "studies/picoquic",
