@@ -20,7 +20,6 @@ NOT_MENDED = {
     "docs/in-sequence.md": "studies/in_sequence",
     "docs/latency.md": "studies/latency",
     "docs/media.md": "studies/media",
-    "docs/path-mtu.md": "studies/path_mtu",
     "docs/picoquic.md": "studies/picoquic",
     "docs/queues.md": "studies/queues",
     "docs/reordering.md": "studies/reordering",
