@@ -18,7 +18,6 @@ NOT_MENDED = {
     "docs/ecn.md": "studies/ecn",
     "docs/handover.md": "studies/handover",
     "docs/in-sequence.md": "studies/in_sequence",
-    "docs/media.md": "studies/media",
     "docs/picoquic.md": "studies/picoquic",
     "docs/queues.md": "studies/queues",
     "docs/reordering.md": "studies/reordering",
