@@ -15,7 +15,6 @@ NOT_MENDED = {
     "docs/changed.md": "tools/reference/changed.py lists what differs in one sentence",
     "docs/checklist.md": "claims are cited in full, in studies/checklist",
     "docs/documents.md": "sentences of ten studies, each with all its figures",
-    "docs/in-sequence.md": "studies/in_sequence",
     "docs/picoquic.md": "studies/picoquic",
     "docs/queues.md": "studies/queues",
     "docs/reordering.md": "studies/reordering",
