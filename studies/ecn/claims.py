@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 SOURCE = "RFC 9000 §13.4 (ECN in QUIC and its validation), RFC 9002 §7.1 (what a mark says)"
 STATED = (
-    "a sender that marks its packets has to check that its peer counts the marks back, and has to stop where the "
-    "counts do not fit (§13.4.2); a packet that was marked on the way is a sign of congestion"
+    "A sender that marks its packets has to check that its peer counts the marks back.",
+    "It has to stop if the counts do not fit (§13.4.2). A packet that was marked on the way is a sign of congestion.",
 )
 FOLDER = "ecn-paths"
 

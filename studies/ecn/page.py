@@ -25,21 +25,27 @@ _TITLES: tuple[tuple[Role, str], ...] = (
 
 def ecn(results: Sequence[CellResult]) -> str:
     """The page."""
+    found = stacks(results)
     lines = [
         "# ECN: who validates it, who falls back, who reacts",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        f"{SOURCE}: {STATED}.",
-        "Each stack downloads 10 MB from itself over 20 Mbit/s, behind CoDel. The paths differ in what becomes of ECN,",
-        "in both directions, and the delay is drawn anew for each repetition:",
+        *([*(f"* {sentence}" for sentence in sentences(found)), ""] if found else []),
+        f"The sources are {SOURCE}.",
+        *STATED,
+        "",
+        "Each stack downloads 10 MB from itself over 20 Mbit/s, behind CoDel.",
+        "The delay is drawn anew for each repetition. The paths differ in what they do to ECN, in both directions:",
         "",
         *(f"* **{case.title}** (`{case.scenario}`): {case.words}." for case in CASES),
         "",
-        "What a sender marked is read at its own side, before any node on the way. It *stops* where ten datagrams or",
-        "more follow its last ECN-capable one, or several for 1 s. The number is that of its ECN-capable datagrams;",
-        "the time runs from its first datagram to the last of these. msquic has ECN off by default, and is also there",
-        "with it on; picoquic is also there with `prague` at its server, which sends ECT(1).",
+        "The marks of a sender are read at its own side, before any node on the way.",
+        "It *stops* if ten datagrams or more follow its last ECN-capable one, or several for 1 s.",
+        "The number counts its ECN-capable datagrams. The time runs from its first datagram to the last of these.",
+        "",
+        "By default msquic has ECN off, and you see it with ECN on, too.",
+        "You see picoquic a second time with `prague` at its server, which sends ECT(1).",
         "",
         "```",
         f"harness run {FOLDER} --engine virtual --clients NAME --servers NAME  # one stack",
@@ -47,19 +53,18 @@ def ecn(results: Sequence[CellResult]) -> str:
         "```",
         "",
     ]
-    found = stacks(results)
     if not found:
         return "\n".join([*lines, "No runs are stored.", ""])
-    lines += [*sentences(found), ""]
     for role, title in _TITLES:
         lines += [f"## {title}", "", table_row(_MARKING_COLUMNS), table_row(["---"] * len(_MARKING_COLUMNS))]
         lines += [*(table_row(_marking_cells(stack, role)) for stack in found), ""]
     lines += [
         "## What marks do",
         "",
-        f"A sender *reacts* where marks keep the median wait of its packets within {TOLERANCE} times CoDel's target of "
+        f"A sender *reacts* if marks keep the median wait of its packets within {TOLERANCE} times CoDel's target of "
         f"{TARGET_MS:g} ms.",
-        "`prague` is made for queues that mark much more (RFC 9331): a mark now and then is nearly nothing to it.",
+        "The controller `prague` is made for queues that mark much more (RFC 9331).",
+        "A mark now and then is nearly nothing to it.",
         "",
         table_row(_REACTION_COLUMNS),
         table_row(["---", *["---:"] * (len(_REACTION_COLUMNS) - 1)]),
@@ -118,7 +123,7 @@ def _seconds(stack: Stack, scenario: str) -> str:
 
 
 def sentences(found: Sequence[Stack]) -> list[str]:
-    """Three sentences: who uses ECN and validates it, who falls back, who reacts to marks."""
+    """Three texts of a few sentences: who uses ECN and validates it, who falls back, who reacts to marks."""
     using = [stack for stack in found if stack.uses_ecn]
     if not using:
         return [f"None of {len(found)} stacks marks its data to the end where nothing is in the way."]
@@ -130,13 +135,14 @@ def _validation(found: Sequence[Stack], using: Sequence[Stack]) -> str:
     stopping = [stack for stack in tested if stack.behaves(BLEACHED.scenario, "server", "stops")]
     blind = [stack for stack in tested if stack not in stopping]
     never = [stack for stack in found if stack.behaves(MARKED.scenario, "server", "never")]
-    silent = f" ({_names(never)} {_verb(never, 'marks', 'mark')} nothing)" if never else ""
-    parts = [
-        f"{len(using)} of the {len(found)} servers below mark their data to the end of a path that carries ECN{silent}",
-        f"where the field is cleared {_names(stopping)} {_verb(stopping, 'stops', 'stop')}"
-        + (f", and {_names(blind)} {_verb(blind, 'goes', 'go')} on, without validation" if blind else ""),
-    ]
-    return "; ".join(parts) + "."
+    said = [f"On a path that carries ECN {len(using)} of {len(found)} servers mark their data to the end."]
+    said += _counted(never, "marks nothing", "mark nothing")
+    if tested:
+        said.append(
+            f"On the path that clears the field {len(stopping)} of {len(tested)} {_verb(stopping, 'stops', 'stop')}"
+        )
+        said[-1] += f": {_names(stopping)}." if stopping else "."
+    return " ".join([*said, *_counted(blind, "goes on without validation", "go on without validation")])
 
 
 def _fallback(using: Sequence[Stack]) -> str:
@@ -147,38 +153,38 @@ def _fallback(using: Sequence[Stack]) -> str:
         if stack.downloads[DROPPED.scenario].completes and (span := stack.downloads[DROPPED.scenario].seconds)
     ]
     lost = [stack for stack in tested if not stack.downloads[DROPPED.scenario].completes]
+    where = "On the path that drops ECN-capable packets"
     if not surviving:
-        return "Where packets that are ECN-capable are dropped, no stack that marks ends every download."
+        return f"{where} no stack that marks ends every download."
     (least, first), (most, last) = min(surviving), max(surviving)
     to = f" to {number_text(most)} s ({last})" if len(surviving) > 1 else ""
-    rest = f"; {_names(lost)} {_verb(lost, 'does', 'do')} not" if lost else ""
-    return (
-        f"Where packets that are ECN-capable are dropped, {len(surviving)} of {len(tested)} stacks that mark fall back "
-        f"and end every download, in {number_text(least)} s ({first}){to}{rest}."
-    )
+    verbs = "falls back and ends" if len(surviving) == 1 else "fall back and end"
+    said = [
+        f"{where} {len(surviving)} of {len(tested)} stacks that mark {verbs} every download.",
+        f"That takes {number_text(least)} s ({first}){to}.",
+    ]
+    return " ".join([*said, *_counted(lost, "does not", "do not")])
 
 
 def _reaction(using: Sequence[Stack]) -> str:
     known = [stack for stack in using if stack.reacts is not None]
     reacting = [stack for stack in known if stack.reacts]
     ignoring = [stack for stack in known if not stack.reacts]
-    parts = [
-        f"{len(reacting)} of {len(known)} servers that were marked react: their packets wait "
-        f"{TOLERANCE * TARGET_MS:g} ms at most, by the median"
-    ]
-    if ignoring:
-        parts[0] += f" ({_names(ignoring)} {_verb(ignoring, 'does', 'do')} not)"
     trusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "always")]
     distrusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "stops")]
+    said = [
+        f"{len(reacting)} of {len(known)} servers that were marked {_verb(reacting, 'reacts', 'react')}: "
+        f"the median wait of their packets is {TOLERANCE * TARGET_MS:g} ms at most.",
+        *_counted(ignoring, "does not", "do not"),
+    ]
     if trusting:
-        parts.append(f"where every packet is marked, {_names(trusting)} {_verb(trusting, 'believes', 'believe')} it")
-        parts[-1] += _slowed(trusting)
-        if distrusting:
-            parts.append(f"{_names(distrusting)} {_verb(distrusting, 'stops', 'stop')} marking there")
-    return "; ".join(parts) + "."
+        verb = _verb(trusting, "believes", "believe")
+        said.append(f"On the path that marks every packet {len(trusting)} {verb} the marks: {_names(trusting)}.")
+        said += [*_slowed(trusting), *_counted(distrusting, "stops marking there", "stop marking there")]
+    return " ".join(said)
 
 
-def _slowed(trusting: Sequence[Stack]) -> str:
+def _slowed(trusting: Sequence[Stack]) -> list[str]:
     """How long 3 MB take where every packet is marked."""
     downloads = [(stack.name, stack.downloads[ALL_MARKED.scenario]) for stack in trusting]
     timed = sorted(
@@ -187,10 +193,15 @@ def _slowed(trusting: Sequence[Stack]) -> str:
         if download.completes and download.seconds is not None
     )
     if not timed:
-        return ""
+        return []
     (least, first), (most, last) = timed[0], timed[-1]
     to = f" to {number_text(most)} s ({last})" if len(timed) > 1 else ""
-    return f", so that 3 MB take {number_text(least)} s ({first}){to}"
+    return [f"There 3 MB take {number_text(least)} s ({first}){to}."]
+
+
+def _counted(of: Sequence[Stack], one: str, several: str) -> list[str]:
+    """A sentence of how many stacks do something, and their names; none without any."""
+    return [f"{len(of)} {_verb(of, one, several)}: {_names(of)}."] if of else []
 
 
 def _verb(of: Sequence[Stack], one: str, several: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count, format_list
 from harness.report.markdown import render_blocks, table_row
 from harness.report.migration import migration_blocks
 from harness.report.numbers import number_text, span_text
@@ -39,6 +40,14 @@ _COLUMNS = {
 }
 #: Span after the move → metric.
 _SPANS = {"100 ms": "handover_throughput", "500 ms": "delivered_500ms", "2 s": "delivered_2s"}
+#: Verdict of a ratio → what a rule does, in a sentence.
+_WORDS = {
+    "helps": "helps",
+    "hurts": "hurts",
+    "makes no difference": "makes no difference",
+    "no difference is shown": "is not shown to differ",
+    "one run tells nothing": "has one run, which tells nothing,",
+}
 _STACKS = ("handover/migrate", "handover/interface", "handover/nat-geo")
 
 
@@ -50,21 +59,32 @@ def handover(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        f"{SOURCE}: when a client's address changes, a sender has to start with its initial window again",
-        f"(RFC 9000 §9.4). The document proposes to go by the round trips instead: {RULE},",
-        "with the old path's least round trip and the new path's own first one. It reports that",
-        f"{KEPT:.0%} of the window is kept, and nearly twice the throughput in the 100 ms from the handover on, as",
-        "means of ten runs of Chromium between a 5G network and a campus.",
+        *_summary(mine),
+        f"The document is {SOURCE}.",
+        "When a client's address changes, a sender has to start with its initial window again (RFC 9000 §9.4).",
+        "The document proposes to use the round trips instead:",
         "",
-        "Here it is quinn's server with CUBIC inside a frame of ours, which starts with 32 packets as Chromium does",
-        "(`migration_cwnd`), and a client that probes the new path and goes over to it. The ranges of rates, round",
-        "trips and losses are the document's, drawn by the seed of each repetition and the same for each rule, so that",
-        "what stands under `/ reset` is over pairs. Figures are medians and intervals.",
+        "```",
+        RULE,
+        "```",
         "",
-        "The client is picoquic's; on the way to the satellite it is quinn's, which loses its path, since picoquic's",
-        "did not come to it by probing. ngtcp2's retires its old connection ID as soon as the new path is",
-        "validated, and what it sent before comes later, by the longer path: quinn does not know that ID any more and",
-        "answers with a stateless reset (RFC 9000 §10.3), which ends the connection.",
+        "`RTT_old` is the old path's least round trip, and `RTT_new` is the new path's own first one.",
+        f"The document reports that {KEPT:.0%} of the window is kept.",
+        f"It also reports nearly {TIMES:g} times the throughput in the first 100 ms after the handover.",
+        "These are means of ten runs of Chromium between a 5G network and a campus.",
+        "",
+        "Here the server is quinn's, with CUBIC inside a frame of ours (`migration_cwnd`).",
+        "It starts with 32 packets, as Chromium does. The client probes the new path and goes over to it.",
+        "The rates, round trips and losses have the document's ranges.",
+        "The seed of each repetition draws them, and they are the same for each rule.",
+        "The columns `/ reset` therefore compare pairs of runs. Figures are medians and intervals.",
+        "",
+        "The client is picoquic's. On the way to the satellite it is quinn's, which loses its path.",
+        "The reason is that picoquic's client did not come to the satellite by probing.",
+        "A client of ngtcp2 retires its old connection ID as soon as the new path is validated.",
+        "The packets that it sent before arrive later, by the longer path.",
+        "The server of quinn does not know that ID any more.",
+        "It answers with a stateless reset (RFC 9000 §10.3), which ends the connection.",
         "",
         *_case(mine, DOCUMENT),
         *_claims(mine),
@@ -79,14 +99,42 @@ def handover(results: Sequence[CellResult]) -> str:
         lines += [
             "## What every stack does",
             "",
-            "`harness report moves` prints this with the evidence behind each row. The case `migrate` has a client",
-            "that probes and goes over, `interface` one that loses its path, `nat-geo` one whose port, and later whose",
-            "address, is rewritten behind a satellite. *not observed* is a transfer that had ended, or a client that",
-            "did not move.",
+            "The command `harness report moves` prints this with the evidence behind each row. The cases are:",
+            "",
+            "* `migrate`: the client probes the new path and goes over to it.",
+            "* `interface`: the client loses its path.",
+            "* `nat-geo`: the client is behind a satellite. Its port is rewritten, and later its address.",
+            "",
+            "*Not observed* means that the transfer had ended, or that the client did not move.",
             "",
             render_blocks(migration_blocks(stacks)),
         ]
     return "\n".join(lines)
+
+
+def _summary(results: Sequence[CellResult]) -> list[str]:
+    """What was found, in at most six sentences."""
+    said = []
+    rows = claim_rows(results)
+    if rows:
+        (_, document_kept, kept, kept_verdict), (_, document_gain, gain, gain_verdict) = rows[:2]
+        said += [
+            f"The document's rule keeps {kept} of a window that is larger than the initial one. The document reports "
+            f"{document_kept} ({kept_verdict}).",
+            f"In the first 100 ms the rule has {gain} times the throughput of the reset. The document reports "
+            f"{document_gain} times ({gain_verdict}).",
+        ]
+    for rule, words in (("adaptive", "The document's rule"), ("keep", "Keeping all of the window")):
+        verdicts = {
+            case.title: _spans_verdicts(by_rule(results, case.scenario), rule).get("2 s")
+            for case in (DOCUMENT, *OTHERS)
+        }
+        known = {title: verdict for title, verdict in verdicts.items() if verdict is not None}
+        if known:
+            helped = [title for title, verdict in known.items() if verdict == "helps"]
+            where = f": {'; '.join(helped)}" if helped else ""
+            said.append(f"{words} helps over 2 s in {len(helped)} of {format_count(len(known), 'case')}{where}.")
+    return [*said, ""] if said else []
 
 
 def _case(results: Sequence[CellResult], case: Case) -> list[str]:
@@ -127,18 +175,22 @@ def _per_reset(results: dict[str, CellResult], rule: str) -> list[str]:
 
 
 def _verdicts(results: dict[str, CellResult]) -> list[str]:
-    """What the data support, a sentence a rule."""
+    """What the data support, an item a rule. The columns `/ reset` have the figures."""
     said = []
     for rule in ("adaptive", "keep"):
-        if rule not in results or "reset" not in results:
-            continue
-        made = {when: ratio(results[rule], results["reset"], metric) for when, metric in _SPANS.items()}
-        parts = [
-            f"{one.verdict} over {when} ({span_text(one.span)} times)" for when, one in made.items() if one is not None
-        ]
-        if parts:
-            said.append(f"Against the reset, `{rule}` {', '.join(parts)}.")
-    return [" ".join(said)] if said else []
+        spans: dict[str, list[str]] = {}
+        for when, verdict in _spans_verdicts(results, rule).items():
+            spans.setdefault(_WORDS[verdict], []).append(when)
+        said += [f"* `{rule}` {words} over {format_list(whens)}." for words, whens in spans.items()]
+    return ["Against the reset:", "", *said] if said else []
+
+
+def _spans_verdicts(results: dict[str, CellResult], rule: str) -> dict[str, str]:
+    """Span → what the data support of a rule against the reset."""
+    if rule not in results or "reset" not in results:
+        return {}
+    made = {when: ratio(results[rule], results["reset"], metric) for when, metric in _SPANS.items()}
+    return {when: of.verdict for when, of in made.items() if of is not None}
 
 
 def claim_rows(results: Sequence[CellResult]) -> list[tuple[str, str, str, str]]:
@@ -170,8 +222,8 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
     adaptive = by_rule(results, DOCUMENT.scenario)["adaptive"]
     every, large = values(adaptive, "cwnd_kept"), larger(adaptive, INITIAL)
     return [
-        "**The document's claims.** The rule has a say only where the window is larger than the initial one when the",
-        f"client moves: it is in {len(large)} of {len(every)} runs, since losses of up to 5 % leave CUBIC no more.",
+        "**The document's claims.** The rule matters only if the window is larger than the initial one when the client",
+        f"moves. It is larger in {len(large)} of {len(every)} runs, because losses of up to 5 % leave CUBIC no more.",
         "",
         table_row(["claim", "document", "here", "verdict"]),
         table_row(["---"] * 4),
@@ -227,8 +279,9 @@ def _again(results: Sequence[CellResult]) -> list[str]:
     lines = [
         "## A second implementation",
         "",
-        f"So that the rule is not {FIRST}'s luck, the server of {SECOND} has it too, written anew: the crate's CUBIC",
-        f"in another frame, one for each path, as the stack's RTT estimators are. Beside {FIRST}'s, on the same paths:",
+        f"The server of {SECOND} has the rule too, so that the result is not {FIRST}'s luck.",
+        "It is written anew: the crate's CUBIC in another frame, one for each path, as the stack's RTT estimators are.",
+        f"The table has it beside {FIRST}'s, on the same paths:",
         "",
     ]
     rows = []

@@ -16,7 +16,7 @@ PROXIES = {
 #: What the document says of QUIC's pairs.
 ONLY = "only picoquic with picoquic meets the objectives"
 #: Servers of the document that are not run here, and why.
-NOT_RUN = {"h2o": "it is to be had from its repository alone, which could not be reached when these runs were made"}
+NOT_RUN = {"h2o": "it comes from its repository alone, which could not be reached when these runs were made"}
 
 
 @dataclass(frozen=True)

@@ -32,19 +32,50 @@ _OBSERVED: tuple[tuple[Role, str], ...] = (
     ("client", "ack_delay_exponent"),
     ("client", "connection_window"),
 )
+#: What the two clocks of the tables are.
+_CLOCKS = (
+    "Each size has two times. One runs from the client's first packet on; for TCP it is the first packet of the",
+    "connection that has the data. The other runs from the first byte of the data on.",
+    "",
+    "The document measured TCP with iperf3. Its clock starts at about the first byte, when the connections are up and",
+    "the test is arranged. The document's objectives are therefore times of the second kind.",
+    "Here TCP needs two round trips of the satellite for the first byte, with a proxy or without.",
+    "A proxy passes a connection on when it has the connection's third segment.",
+    "The proxy itself then takes the time that it saves the client.",
+    "",
+    "HTTPS is HTTP/2 over TLS 1.3 and the same TCP (Debian's nginx and curl).",
+    "It is one download, whose connection, TLS and request take a round trip each.",
+    "A proxy splits its TCP alone. TLS and HTTP/2 go from end to end, with HTTP/2's window of 10 MiB for a stream.",
+    "*Set as D* are the settings of proxies D at both ends of a whole connection.",
+)
+#: What `n` says, and the intervals.
+_SEEDS = (
+    "*n* is the number of seeds. A figure is their median, with an interval if they differ.",
+    "With six seeds or more the interval has the true median with 95 %. With fewer it is the least and the most.",
+    "",
+    "Six seeds are asked for if a segment loses at random. If nothing on the path is random, two are asked for.",
+    "Another seed then changes the random numbers of the endpoints alone.",
+    "A row that is the same with both is *deterministic*: more seeds would tell nothing new.",
+)
 
 
 def in_sequence(results: Sequence[CellResult]) -> str:
     """The page."""
+    paths = (MEDIUM, LARGE_LOSSY, WIFI)
+    found = {path.name: rows(results, path) for path in paths}
     lines = [
         "# Paths in sequence: proxies that split TCP, and QUIC from end to end",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        f"{SOURCE}: a satellite is one segment of a path, and TCP's answer to segments that differ are proxies on both",
-        "sides of it, which split each connection into three. What TCP takes with them became the objectives for QUIC,",
-        "which nobody can split. Here the path is three simulators in a row, the proxies are HAProxy behind TPROXY, on",
-        "Linux's TCP, and each run is proven: every segment by itself, and every connection as split.",
+        *_summary([(path, found[path.name]) for path in paths if found[path.name]]),
+        f"The document is {SOURCE}.",
+        "A satellite is one segment of a path. TCP answers to segments that differ with proxies on both sides of it.",
+        "These split each connection into three. The document takes the times of TCP with them as objectives for QUIC,",
+        "which nobody can split.",
+        "",
+        "Here the path is three simulators in a row. The proxies are HAProxy behind TPROXY, on Linux's TCP.",
+        "Each run is proven: every segment by itself, and every connection as split.",
         "",
         "The document's proxies, both alike:",
         "",
@@ -52,27 +83,35 @@ def in_sequence(results: Sequence[CellResult]) -> str:
         table_row(["---", "---:", "---:", "---:"]),
         *(table_row([name, *settings]) for name, settings in PROXIES.items()),
         "",
-        "Each size is a time from the client's first packet on, for TCP that of the connection that has the data, and",
-        "once more from the first byte of the data on. The document measured TCP with iperf3, whose clock starts about",
-        "then, when its connections are up and the test is arranged: its objectives are times of the second kind, and",
-        "the first byte takes TCP here two round trips of the satellite, with a proxy or without: a connection is",
-        "passed on when the proxy has its third segment, so that what it saves the client it takes itself. HTTPS is",
-        "HTTP/2 over TLS 1.3 and the same TCP (Debian's nginx and curl): one download, whose connection, TLS and",
-        "request take a round trip each. A proxy splits its TCP alone; TLS and HTTP/2, with its window of 10 MiB for",
-        "a stream, go from end to end. *Set as D* are the settings of proxies D at both ends of a whole connection.",
+        *_CLOCKS,
         "",
-        "*n* is how many seeds there are, and a figure is their median, with its interval where they differ: of six",
-        "and more it has the true median with 95 %, of fewer it is the least and the most. Six are asked for where a",
-        "segment loses at random. Where nothing on the path is random, another seed changes the random numbers of the",
-        "endpoints alone: two are asked for, a row that is the same with both is *deterministic*, and more would tell",
-        "nothing new.",
+        *_SEEDS,
         "",
     ]
-    for path in (MEDIUM, LARGE_LOSSY, WIFI):
-        lines += _path(rows(results, path), path)
+    for path in paths:
+        lines += _path(found[path.name], path)
     lines += _claims(results)
-    lines += _parameters(rows(results, MEDIUM))
+    lines += _parameters(found[MEDIUM.name])
     return "\n".join(lines)
+
+
+def _summary(found: Sequence[tuple[Path, list[Row]]]) -> list[str]:
+    """Which pairs of QUIC, and which proxies, meet all objectives; an item a path that has runs of them."""
+    pairs, proxies = (
+        [(path.title, mine) for path, own in found if (mine := [row for row in own if row.kind == kind])]
+        for kind in ("quic", "tcp split")
+    )
+    blocks = (
+        (
+            "These pairs of QUIC meet all three objectives from the first packet on:",
+            [f"* {title}: {'. '.join([_names_meeting(own), *_undecided(own)])}." for title, own in pairs],
+        ),
+        (
+            "These proxies make TCP meet all three objectives from the first byte on:",
+            [f"* {title}: {_names(own, 1)}." for title, own in proxies],
+        ),
+    )
+    return [line for head, items in blocks if items for line in (head, "", *items, "")]
 
 
 def _path(found: list[Row], path: Path) -> list[str]:
@@ -99,29 +138,29 @@ def _spans(row: Row) -> tuple[dict[str, Interval | None], dict[str, Interval | N
 
 
 def _verdicts(found: list[Row]) -> list[str]:
-    """Who meets all objectives, on either clock; QUIC's has one."""
+    """Who meets all objectives, on either clock, an item a kind; QUIC's has one. Then who is not decided."""
     said = []
     for kind, word in _KINDS.items():
         mine = [row for row in found if row.kind == kind]
-        if kind == "quic":
-            said += _quic_verdicts(mine)
-            continue
-        clocks = [f"{_names(mine, 0)} from the first packet on", f"{_names(mine, 1)} from the first byte on"]
-        if mine:
-            said.append(f"{word} meets all three: {', '.join(clocks)}.")
-    return [" ".join(said)] if said else []
+        if mine and kind == "quic":
+            said.append(f"{word}: {_names_meeting(mine)} from the first packet on.")
+        elif mine:
+            said.append(
+                f"{word}: {_names(mine, 0)} from the first packet on, {_names(mine, 1)} from the first byte on."
+            )
+    lines = ["These rows meet all three objectives:", "", *(f"* {text}" for text in said)] if said else []
+    return [*lines, *(f"\n{text}." for text in _undecided([row for row in found if row.kind == "quic"]))]
 
 
-def _quic_verdicts(pairs: list[Row]) -> list[str]:
-    """Which pairs meet all objectives, and which are not decided, by the rule of the document's claim."""
-    if not pairs:
-        return []
-    meeting = [row.name for row in pairs if objectives_answer(row.result) == "meets"]
-    undecided = [
-        f"{row.name} ({count_text(row.result)})" for row in pairs if objectives_answer(row.result) == "undecided"
-    ]
-    lines = [f"QUIC meets all three: {', '.join(meeting) or 'none'} from the first packet on."]
-    return [*lines, *([f"Not decided: {', '.join(undecided)}."] if undecided else [])]
+def _names_meeting(pairs: Sequence[Row]) -> str:
+    """The pairs that meet all objectives, by the rule of the document's claim."""
+    return ", ".join(row.name for row in pairs if objectives_answer(row.result) == "meets") or "none"
+
+
+def _undecided(pairs: Sequence[Row]) -> list[str]:
+    """The pairs that are not decided by that rule, in a sentence without its stop; empty without any."""
+    names = [f"{row.name} ({count_text(row.result)})" for row in pairs if objectives_answer(row.result) == "undecided"]
+    return [f"Not decided: {', '.join(names)}"] if names else []
 
 
 def _names(found: list[Row], clock: int) -> str:
@@ -160,7 +199,7 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
     claims = claim_rows(results)
     if not claims:
         return []
-    absent = "; ".join(f"{name} is not run: {why}" for name, why in NOT_RUN.items())
+    absent = "; ".join(f"{name} ({why})" for name, why in NOT_RUN.items())
     return [
         "## The document's claims",
         "",
@@ -168,8 +207,9 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         table_row(["---"] * 4),
         *map(table_row, claims),
         "",
-        f"Of the document's servers {absent}.",
-        "Of each pair the cell with the most runs counts, on this path or on one link of the same rate, delay and loss",
+        f"The document has these servers that are not run here: {absent}.",
+        "For each pair the cell with the most runs counts.",
+        "It is on this path, or on one link of the same rate, delay and loss",
         "(`satellite/medium`, `satellite/large-lossy`).",
         "",
     ]
@@ -197,8 +237,8 @@ def _parameters(found: list[Row]) -> list[str]:
     lines = [
         "## Parameters",
         "",
-        "What the captures and the endpoints' own logs show of each pair on 50/10 Mbit/s (first run; – where nothing",
-        "tells).",
+        "The table has what the captures and the endpoints' own logs show of each pair on 50/10 Mbit/s.",
+        "It is of the first run. A – means that nothing tells.",
         "",
         table_row(["pair", *(f"{name} ({role})" for role, name in _OBSERVED)]),
         table_row(["---", *["---:"] * len(_OBSERVED)]),

@@ -23,16 +23,18 @@ def latency(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        "Every 100 ms a client asks for 1 kB over one connection, on a home access of 50/10 Mbit/s and 20 ms: alone",
-        f"(`{IDLE}`), and beside a download and an upload of Linux's TCP CUBIC (`{LOADED}`), by the queue of both",
-        "directions. *A minute* is how many requests in a row a minute has room for (60 s / median), which Apple's",
-        "responsiveness test calls round trips per minute.",
+        *_sentences(rows),
+        "Every 100 ms a client asks for 1 kB over one connection. The path is a home access of 50/10 Mbit/s and 20 ms.",
+        f"The client is alone (`{IDLE}`), or a download and an upload of Linux's TCP CUBIC are beside it (`{LOADED}`).",
+        "Both directions then have the queue that the row names.",
+        "*A minute* is how many requests in a row a minute has room for (60 s / median).",
+        "Apple's responsiveness test calls this round trips per minute.",
         "",
     ]
     if not rows:
         return "\n".join([*lines, "No runs are stored.", ""])
-    lines += [table_row(_HEAD), table_row(["---", "---", *["---:"] * 4]), *(table_row(_row(row)) for row in rows), ""]
-    return "\n".join([*lines, *_sentence(rows), ""])
+    lines += [table_row(_HEAD), table_row(["---", "---", *["---:"] * 4])]
+    return "\n".join([*lines, *(table_row(_row(row)) for row in rows), ""])
 
 
 def _row(row: Response) -> list[str]:
@@ -46,7 +48,7 @@ def _row(row: Response) -> list[str]:
     ]
 
 
-def _sentence(rows: Sequence[Response]) -> list[str]:
+def _sentences(rows: Sequence[Response]) -> list[str]:
     """The middle of the pairs with each queue, from the longest to the shortest."""
     medians = {
         load: statistics.median(row.median.median for row in own) for load, own in groupby(rows, lambda row: row.load)
@@ -54,5 +56,9 @@ def _sentence(rows: Sequence[Response]) -> list[str]:
     loaded = sorted(((value, load) for load, value in medians.items() if load != ALONE), reverse=True)
     if not loaded or ALONE not in medians:
         return []
-    parts = ", ".join(f"{number_text(value)} ms with {load}" for value, load in loaded)
-    return [f"Alone a request takes {number_text(medians[ALONE])} ms in the middle of the pairs; under load {parts}."]
+    return [
+        f"Alone a request takes {number_text(medians[ALONE])} ms in the middle of the pairs. Under load it takes:",
+        "",
+        *(f"* {number_text(value)} ms with {load}" for value, load in loaded),
+        "",
+    ]

@@ -6,5 +6,5 @@ from __future__ import annotations
 SOURCE = "Low orbits: a link with another satellite every 15 s (profile leo)"
 HANDOVERS, STEADY = "leo/handovers", "leo/steady"
 #: What the profile does every 15 s, and the most that nothing passes then, ms.
-RECONFIGURATION = "another rate, other delays, and 20 to 80 ms in which nothing passes"
+RECONFIGURATION = "the link gets another rate and other delays, and nothing passes for 20 to 80 ms"
 LONGEST_OUTAGE = 80.0

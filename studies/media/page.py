@@ -21,25 +21,28 @@ def media(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        "A player fetches fifteen segments of 4 s over a small GEO access (10/2 Mbit/s, 650 ms), each after the one",
-        "before it, and none more than 12 s before it is due. *Startup* is the time from the client's first datagram",
-        "until the first segment is whole. A *stall* is a segment that is not there when the one before it ends.",
+        "A player fetches fifteen segments of 4 s over a small GEO access (10/2 Mbit/s, 650 ms).",
+        "It fetches one after the other, and none more than 12 s before it is due.",
+        "*Startup* is the time from the client's first datagram until the first segment is whole.",
+        "A *stall* is a segment that is not there when the one before it ends.",
         "",
     ]
     lines += _videos(results) or ["No runs are stored."]
     lines += ["", "## Sources that are on and off, or limited", ""]
     lines += [
-        "Requests over a GEO access of 50/10 Mbit/s and 650 ms, at equal times: bursts between which the link is idle,",
-        "and a source of a fifth of its rate. The time is from a request to the end of its response; the first ones",
-        "come in slow start.",
+        "The client sends its requests at equal times over a GEO access of 50/10 Mbit/s and 650 ms.",
+        "One source comes in bursts, between which the link is idle. The other has a fifth of the link's rate.",
+        "The time is from a request to the end of its response. The first responses come in slow start.",
         "",
     ]
     lines += _sources(results) or ["No runs are stored."]
     lines += ["", "## A call", ""]
     lines += [
-        "A datagram of 160 B every 20 ms from the server, over a home access of 50/10 Mbit/s and 20 ms: alone, and",
-        "beside a download and an upload of Linux's TCP CUBIC, by the queue of both directions. *Loss* is of datagrams",
-        "that never came to the application; the delay is one way, from application to application.",
+        "The server sends a datagram of 160 B every 20 ms over a home access of 50/10 Mbit/s and 20 ms.",
+        "The call is alone, or a download and an upload of Linux's TCP CUBIC are beside it.",
+        "Both directions then have the queue that the row names.",
+        "*Loss* is the share of datagrams that never came to the application.",
+        "The delay is one way, from application to application.",
         "",
     ]
     return "\n".join([*lines, *(_calls(results) or ["No runs are stored."]), ""])

@@ -8,8 +8,8 @@ SOURCE = "RFC 2923 (black holes), RFC 8899 and RFC 9000 §14 (path MTU discovery
 #: The MTU that the path falls to, bytes, and when, in the scenarios.
 MTU, MOMENT = 1280, "2 s"
 STATED = (
-    "a sender of QUIC does not need ICMP: it may notice a black hole by the loss of its large packets, and go back to "
-    "datagrams of 1200 B, which every path of QUIC carries (RFC 8899 §4.3, RFC 9000 §14.3)"
+    "A sender of QUIC does not need ICMP: it may notice a black hole by the loss of its large packets.",
+    "It may then go back to datagrams of 1200 B, which every path of QUIC carries (RFC 8899 §4.3, RFC 9000 §14.3).",
 )
 
 

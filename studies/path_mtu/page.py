@@ -21,26 +21,30 @@ _COLUMNS = (
 
 def path_mtu(results: Sequence[CellResult]) -> str:
     """The page."""
+    found = {case.name: rows(results, case) for case in CASES}
+    there = any(found.values())
     lines = [
         "# A path whose MTU falls in mid-transfer",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        f"{SOURCE}: {STATED}.",
+        *([*sentences(found[TOLD.name], found[SILENT.name]), ""] if there else []),
+        f"The sources are {SOURCE}.",
+        *STATED,
+        "",
         f"Here the path's MTU falls to {MTU} B, {MOMENT} into a download of 10 MB over 20 Mbit/s, in both directions.",
-        "With ICMP a router answers each larger packet; without, it vanishes. The client is the same for all servers,",
-        "and the delay is drawn anew for each repetition. *Data came again* is when 12 kB had arrived of what left the",
-        "queue after the fall (`mtu_recovery_time`). A sender of smaller packets does not notice anything.",
+        "With ICMP a router answers each packet that is too large. Without ICMP the packet vanishes.",
+        "The client is the same for all servers. The delay is drawn anew for each repetition.",
+        "*Data came again* is when 12 kB had arrived of what left the queue after the fall (`mtu_recovery_time`).",
+        "A sender of smaller packets does not notice anything.",
         "",
         "```",
         f"harness run {' '.join(name for case in CASES for name in (case.quic, case.tcp))} --engine virtual",
         "```",
         "",
     ]
-    found = {case.name: rows(results, case) for case in CASES}
-    if not any(found.values()):
+    if not there:
         return "\n".join([*lines, "No runs are stored.", ""])
-    lines += [*sentences(found[TOLD.name], found[SILENT.name]), ""]
     for case in CASES:
         lines += [f"## {case.title[0].upper()}{case.title[1:]}", ""]
         lines += [table_row(_COLUMNS), table_row(["---", *["---:"] * (len(_COLUMNS) - 2), "---"])]
@@ -61,20 +65,20 @@ def _cells(row: Row) -> list[str]:
 
 
 def sentences(told: Sequence[Row], silent: Sequence[Row]) -> list[str]:
-    """Three sentences: who survives, how long it takes, what ICMP is worth."""
+    """Three texts of one to three sentences: who survives, how long it takes, what ICMP is worth."""
     return [_survivors(told, silent), _times(silent), _worth(told, silent)]
 
 
 def _survivors(told: Sequence[Row], silent: Sequence[Row]) -> str:
     parts = []
-    for words, found in (("With ICMP", told), ("without", silent)):
+    for words, found in (("With", told), ("Without", silent)):
         quic = [row for row in found if not row.is_tcp]
         lost = [row.name for row in quic if not row.survives]
         parts.append(
-            f"{words} {sum(row.survives for row in quic)} of {len(quic)} stacks of QUIC end every download"
-            + (f" ({format_list(lost)} {'does' if len(lost) == 1 else 'do'} not)" if lost else "")
+            f"{words} ICMP {sum(row.survives for row in quic)} of {len(quic)} stacks of QUIC end every download"
+            + (f"; {format_list(lost)} {'does' if len(lost) == 1 else 'do'} not." if lost else ".")
         )
-    return "; ".join(parts) + "."
+    return " ".join(parts)
 
 
 def _times(silent: Sequence[Row]) -> str:
@@ -85,13 +89,16 @@ def _times(silent: Sequence[Row]) -> str:
         if (span := row.recovery) is not None and math.isfinite(span.median)
     ]
     unaffected = [row.name for row in silent if not row.is_affected and not row.is_tcp]
-    aside = f"; {format_list(unaffected)} sent nothing that was too large" if unaffected else ""
+    aside = f" These sent nothing that was too large: {format_list(unaffected)}." if unaffected else ""
     if not timed:
-        return f"No stack that sent larger packets survives without ICMP{aside}."
+        return f"No stack that sent larger packets survives without ICMP.{aside}"
     (least, first), (most, last) = min(timed), max(timed)
     to = f" to {number_text(most)} s ({last})" if len(timed) > 1 else ""
-    of = f"medians of the {len(timed)} stacks that sent larger packets and survive" if to else "the only one to survive"
-    return f"Without ICMP data come again after {number_text(least)} s ({first}){to}, {of}{aside}."
+    of = f"the medians of the {len(timed)} stacks that sent larger packets and survive"
+    return (
+        f"Without ICMP data come again after {number_text(least)} s ({first}){to}, "
+        f"{of if to else 'the only one to survive'}.{aside}"
+    )
 
 
 def _worth(told: Sequence[Row], silent: Sequence[Row]) -> str:
@@ -99,17 +106,16 @@ def _worth(told: Sequence[Row], silent: Sequence[Row]) -> str:
     both = [(row, without[row.name]) for row in told if not row.is_tcp and row.name in without and row.survives]
     alone = [row.name for row, other in both if not other.survives]
     sooner = [row.name for row, other in both if other.survives and _is_sooner(row.recovery, other.recovery)]
-    parts = [f"{format_list(alone)} {'survives' if len(alone) == 1 else 'survive'} with ICMP alone"] if alone else []
-    parts += [f"data of {format_list(sooner)} come again sooner with it in every run"] if sooner else []
+    parts = [f"Only ICMP saves {format_list(alone)}."] if alone else []
+    parts += [f"With ICMP data of {format_list(sooner)} come again sooner in every run."] if sooner else []
     tcp = [
         f"{'ends' if row.survives else 'does not end'} {when}"
         for when, found in (("with ICMP", told), ("without", silent))
         for row in found
         if row.is_tcp
     ]
-    said = ", and ".join(parts) or "ICMP helps no stack of QUIC"
-    beside = f"; the same download over Linux's TCP {' and '.join(tcp)}" if tcp else ""
-    return f"{said[0].upper() if not alone else said[0]}{said[1:]}{beside}."
+    beside = [f"The same download over Linux's TCP {' and '.join(tcp)}."] if tcp else []
+    return " ".join([*(parts or ["ICMP helps no stack of QUIC."]), *beside])
 
 
 def _is_sooner(told: Interval | None, silent: Interval | None) -> bool:

@@ -93,7 +93,7 @@ def test_the_verdict_is_the_one_the_data_support(times: list[float], share: floa
     kept, every, large = rows
     assert verdicts[0] in kept
     assert verdicts[1] in every and verdicts[1] in large
-    assert "it is in 6 of 6 runs" in text
+    assert "It is larger in 6 of 6 runs" in text
 
 
 def test_the_rule_is_judged_where_it_has_a_say() -> None:
@@ -112,7 +112,7 @@ def test_the_rule_is_judged_where_it_has_a_say() -> None:
     ]
     result = replace(adaptive, runs=(*small, *adaptive.runs[4:]))
     text = handover([cell_result for cell_result in cell_results if cell_result is not adaptive] + [result])
-    assert "it is in 2 of 6 runs" in text
+    assert "It is larger in 2 of 6 runs" in text
 
 
 def _small(measurement: Measurement) -> Measurement:
