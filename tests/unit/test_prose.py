@@ -22,7 +22,6 @@ NOT_MENDED = {
     "docs/leo.md": "studies/leo",
     "docs/media.md": "studies/media",
     "docs/path-mtu.md": "studies/path_mtu",
-    "docs/reordering.md": "studies/reordering",
     "docs/results.md": "tools/reference/readme.py and the rankings' sentences",
     "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
     "docs/studies.md": "studies/game_changers",
