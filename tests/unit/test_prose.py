@@ -25,7 +25,6 @@ NOT_MENDED = {
     "docs/results.md": "tools/reference/readme.py and the rankings' sentences",
     "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
     "docs/studies.md": "studies/game_changers",
-    "docs/uploads.md": "studies/uploads",
     "docs/validation.md": "tools/bench/validation.py",
     "docs/web.md": "studies/web",
     "images/PARAMETERS.md": "harness/report/parameters.py",
