@@ -26,7 +26,6 @@ NOT_MENDED = {
     "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
     "docs/studies.md": "studies/game_changers",
     "docs/validation.md": "tools/bench/validation.py",
-    "docs/web.md": "studies/web",
     "images/PARAMETERS.md": "harness/report/parameters.py",
     "results/README.md": "the format of a run, key by key",
 }
