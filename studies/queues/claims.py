@@ -4,8 +4,8 @@ from __future__ import annotations
 
 SOURCE = "RFC 7567 (active queue management) and RFC 8290 (a queue for each flow)"
 STATED = (
-    "a queue that drops or marks before it is full keeps the delay low at little cost of goodput, and one that serves "
-    "flows in turn protects them from each other"
+    "A queue that drops or marks before it is full keeps the delay low, at little cost of goodput. A queue that serves "
+    "flows in turn protects them from each other."
 )
 #: One flow alone, and beside a flow of Linux's TCP CUBIC.
 ALONE, BESIDE = "links/queues-alone", "links/queues"

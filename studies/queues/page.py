@@ -19,14 +19,22 @@ def queues(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        f"{SOURCE}: {STATED}.",
-        "Here each server sends for 30 s over 20 Mbit/s with a round trip of 40 ms, with each congestion control",
-        f"that it offers (haproxy with its default): alone (`{ALONE}`), and beside a flow of Linux's TCP CUBIC",
-        f"(`{BESIDE}`). The client is the same for all. *Queue delay* is the wait of the flow's packets at the",
-        "bottleneck, from the first packet on, so slow start is in it; *share* is the flow's part of the goodput",
-        "of both. A cell is one run. Each server's default, in bold, ran three times beside TCP behind DropTail",
-        "of 1 BDP, with another delay each: the range of these is what chance does. Behind FQ-CoDel and CAKE,",
-        "which give each flow a queue of its own, only the defaults ran beside TCP.",
+        f"The sources are {SOURCE}.",
+        STATED,
+        "",
+        "Each server sends for 30 s over 20 Mbit/s with a round trip of 40 ms. It does so with each congestion",
+        "control that it offers. haproxy has its default alone. All servers have the same client. There are two",
+        "scenarios:",
+        "",
+        f"* the flow is alone (`{ALONE}`);",
+        f"* the flow is beside a flow of Linux's TCP CUBIC (`{BESIDE}`).",
+        "",
+        "*Queue delay* is the wait of the flow's packets at the bottleneck. It counts from the first packet on, so",
+        "slow start is in it. *Share* is the flow's part of the goodput of both flows.",
+        "",
+        "A cell is one run. Defaults are in bold. They ran three times beside TCP behind DropTail of 1 BDP, each time",
+        "with another delay. The range of these runs is what chance does. FQ-CoDel and CAKE give each flow a queue of",
+        "its own. Behind these, only the defaults ran beside TCP.",
         "",
         "```",
         f"harness run {ALONE} {BESIDE} --servers quiche --engine virtual        # one server with its default",
@@ -37,7 +45,7 @@ def queues(results: Sequence[CellResult]) -> str:
     found = contestants(results)
     if not found:
         return "\n".join([*lines, "No runs are stored.", ""])
-    lines += [*sentences(found), ""]
+    lines += [*(f"* {text}" for text in sentences(found)), ""]
     lines += _table("Alone: goodput, Mbit/s / queue delay, ms: mean / 95th percentile", found, _alone)
     lines += _table("Beside TCP CUBIC: share of the goodput", found, _beside)
     return "\n".join(lines)
@@ -69,7 +77,7 @@ def _beside(behind: Behind) -> str:
 
 
 def sentences(found: Found) -> list[str]:
-    """Three sentences: what short queues cost, how long delays are, and who shares."""
+    """Three texts: what short queues cost, how long delays are, and who shares."""
     return [text for text in (_goodputs(found), _delays(found), _shares(found)) if text]
 
 
@@ -106,9 +114,9 @@ def _goodputs(found: Found) -> str:
     least = [(goodput, name, queue) for queue in middles for name, goodput in _medians(found, queue, _goodput).items()]
     goodput, name, queue = min(least)
     return (
-        f"Alone, the middle sender has {number_text(middles[best])} Mbit/s behind {QUEUES[best]} and "
-        f"{number_text(middles[worst])} behind {QUEUES[worst]}; least of all has {name}, {number_text(goodput)} Mbit/s "
-        f"behind {QUEUES[queue]}."
+        f"Alone, the median goodput is highest behind {QUEUES[best]}, at {number_text(middles[best])} Mbit/s. It is "
+        f"lowest behind {QUEUES[worst]}, at {number_text(middles[worst])} Mbit/s. {name} has the least of all: "
+        f"{number_text(goodput)} Mbit/s behind {QUEUES[queue]}."
     )
 
 
@@ -120,13 +128,14 @@ def _delays(found: Found) -> str:
     shortest, longest = (choose(middles, key=lambda queue: middles[queue]) for choose in (min, max))
     usual = ""
     if USUAL in middles and USUAL not in (shortest, longest):
-        usual = f", {number_text(middles[USUAL])} ms behind {QUEUES[USUAL]}"
+        usual = f" and {number_text(middles[USUAL])} ms behind {QUEUES[USUAL]}"
     delays = _medians(found, longest, _delay)
     patient = min(delays, key=lambda name: delays[name])
     return (
-        f"The middle sender's packets wait {number_text(middles[longest])} ms behind {QUEUES[longest]}{usual} "
-        f"and {number_text(middles[shortest])} ms behind {QUEUES[shortest]}; behind {QUEUES[longest]} {patient} waits "
-        f"least, {number_text(delays[patient])} ms (means)."
+        f"The median of the senders' mean queue delays is longest behind {QUEUES[longest]}, at "
+        f"{number_text(middles[longest])} ms. It is {number_text(middles[shortest])} ms behind "
+        f"{QUEUES[shortest]}{usual}. Behind {QUEUES[longest]}, {patient} waits least: "
+        f"{number_text(delays[patient])} ms."
     )
 
 
@@ -138,13 +147,13 @@ def _shares(found: Found) -> str:
     most, least = (choose(usual, key=lambda name: usual[name]) for choose in (max, min))
     fair = [share for queue in FAIR for share in _medians(found, queue, _share).values()]
     mended = (
-        f"; where each flow has a queue of its own, the furthest from half is {max(fair, key=_distance):.0%}"
+        f" Where each flow has a queue of its own, the share furthest from half is {max(fair, key=_distance):.0%}."
         if fair
         else ""
     )
     return (
-        f"Beside TCP CUBIC behind {QUEUES[USUAL]} {most} has {usual[most]:.0%} of the goodput and {least} "
-        f"{usual[least]:.0%}{mended}."
+        f"Beside TCP CUBIC behind {QUEUES[USUAL]}, {most} has {usual[most]:.0%} of the goodput, and {least} has "
+        f"{usual[least]:.0%}.{mended}"
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SOURCE = "RFC 9002 §6.1 (the packet threshold and the time threshold), RFC 4737 (reordering)"
+SOURCE = "RFC 9002 §6.1 (the packet threshold and the time threshold) and RFC 4737 (reordering)"
 STATED = (
-    "a sender should not take a packet for lost before three later ones are acknowledged (RFC 9002 §6.1.1), and may "
-    "raise that threshold where the network reorders more"
+    "A sender should not take a packet for lost before three later packets are acknowledged (RFC 9002 §6.1.1). It may "
+    "raise that threshold where the network reorders more."
 )
 #: How long the scenarios let a download last.
 LIMIT = "300 s"

@@ -27,7 +27,7 @@ def uploads(results: Sequence[CellResult]) -> str:
             "",
             "A client sends a file, and its server keeps it. Time zero is the client's first datagram. A milestone is",
             "reached when the server's file has that size. A flow of [a scenario](scenario.md) asks for it with",
-            "`upload: 100 MB`. Where a client sends no files, or a server keeps none, the cell is *unsupported*.",
+            "`upload: 100 MB`. A cell is *unsupported* where its client sends no files, or its server keeps none.",
             "",
             *_by_pair(cells, MEDIUM, "100 MB up over a GEO access of 50/10 Mbit/s and 650 ms"),
             *_by_pair(cells, SHORT, "10 MB up over a home access of 50/10 Mbit/s and 20 ms"),
@@ -91,9 +91,9 @@ def _by_end(cells: Sequence[CellResult]) -> list[str]:
     if not rows:
         return [*lines, "No runs are stored.", ""]
     lines += [
-        f"100 MB over the return link of a small GEO access, 2 Mbit/s: from the client (`{SMALL}`), and from a",
-        f"server that stands at the terminal (`{SERVER_AT_TERMINAL}`). The second is a download, which stands in for",
-        "an upload where a client sends no files. It takes half a round trip more, for its request.",
+        "100 MB go over the return link of a small GEO access, at 2 Mbit/s. Either the client sends them",
+        f"(`{SMALL}`), or a server that stands at the terminal (`{SERVER_AT_TERMINAL}`). The second is a download. It",
+        "stands in for an upload where a client sends no files. It takes half a round trip more, for its request.",
         "",
     ]
     return [*lines, *_table(["stack", "from the client, s", "from the server, s"], rows)]
@@ -119,8 +119,8 @@ def _both_ways(cells: Sequence[CellResult]) -> list[str]:
     if not rows:
         return [*lines, "No runs are stored.", ""]
     lines += [
-        f"100 MB down and 100 MB up over a GEO access, alone (`{DOWNLOAD}`, `{MEDIUM}`) and at the same time",
-        f"(`{BOTH_WAYS}`). The acknowledgements of the one wait in the queue of the other.",
+        f"100 MB go down and 100 MB go up over a GEO access. They go alone (`{DOWNLOAD}`, `{MEDIUM}`) and at the same",
+        f"time (`{BOTH_WAYS}`). The acknowledgements of each flow wait in the queue of the other.",
         "",
     ]
     head = ["client → server", "download alone, s", "beside the upload", "upload alone, s", "beside the download"]

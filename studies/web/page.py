@@ -22,11 +22,13 @@ def web(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        "One client loads a page of 2.1 MB over one connection: a document, then the 5 styles, 20 scripts and 70",
-        "images that it names, and 4 fonts after the styles. *Page load* is the time from the client's first datagram",
-        "until all of them are whole. *Byte index* is how long the page is missing, its bytes on average. *Styles* is",
-        "the time until nothing keeps a browser from drawing. *Priorities* says whether the server sends urgent",
-        "responses first (RFC 9218); `harness check` tries it.",
+        "One client loads a page of 2.1 MB over one connection. It loads a document first. The document names 5",
+        "styles, 20 scripts and 70 images. 4 fonts follow the styles.",
+        "",
+        "* *Page load* is the time from the client's first datagram until all objects are whole.",
+        "* *Byte index* is how long the page is missing, its bytes on average.",
+        "* *Styles* is the time until nothing keeps a browser from drawing.",
+        "* *Priorities* says whether the server sends urgent responses first (RFC 9218). `harness check` tries it.",
         "",
     ]
     for scenario, path in PATHS.items():
@@ -41,8 +43,9 @@ def web(results: Sequence[CellResult]) -> str:
             lines += [sentence, ""]
     lines += ["## Several connections", ""]
     lines += [
-        "Six files of 5 MB over one, two or six connections of one client, at 20 Mbit/s and 40 ms, beside a download",
-        "of Linux's TCP CUBIC: seconds until the last file is whole, and Mbit/s of TCP meanwhile and after it.",
+        "One client loads six files of 5 MB over one, two or six connections. The link has 20 Mbit/s and 40 ms. A",
+        "download of Linux's TCP CUBIC runs beside them. The table has the seconds until the last file is whole, and",
+        "the Mbit/s of TCP meanwhile and after it.",
         "",
     ]
     return "\n".join([*lines, *(_connections(results) or ["No runs are stored."]), ""])
@@ -88,8 +91,8 @@ def _sentence(rows: Sequence[PageLoad]) -> str:
         return ""
     sooner = [load for load in quic if load.load.median < tcp[0].load.median]
     text = (
-        f"{len(sooner)} of {len(quic)} pairs of QUIC load it sooner than HTTPS over TCP does, in "
-        f"{number_text(tcp[0].load.median)} s; the fastest, {quic[0].pair}, in {number_text(quic[0].load.median)} s."
+        f"HTTPS over TCP loads the page in {number_text(tcp[0].load.median)} s. {len(sooner)} of {len(quic)} pairs of "
+        f"QUIC load it sooner. The fastest, {quic[0].pair}, takes {number_text(quic[0].load.median)} s."
     )
     split = [load for load in rows if load.kind == "TCP with proxies"]
     if split:

@@ -85,7 +85,7 @@ def test_the_count() -> None:
         *results(scenario("satellite-bbr1"), [6.9], [6.6]),
         *results(scenario("satellite-cubic"), [6.9], [6.9]),
     ]
-    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in bounds(cell_results)
+    assert "1 of 3 bounds hold as they stand, and 2 hold like for like.\n" in bounds(cell_results)
     assert "No runs are stored." in bounds([]) and "hold as they stand" not in bounds([])
 
 

@@ -70,26 +70,28 @@ def test_stacks_with_themselves_by_name_and_tcp_last() -> None:
     assert [stack.title for stack in by_title] == ["ngtcp2", "picoquic", "quinn", "https (TCP)"]
     by_name = {stack.name: stack for stack in by_title}
     assert by_name["ngtcp2"].spurious(NEIGHBOURS) == 1 and by_name["quinn"].slowdown(FAR_AHEAD) == 5.0
-    # A download that does not end takes for ever.
+    # A download that does not end takes infinitely long.
     never = by_name["picoquic"].slowdown(JITTER)
     assert never is not None and math.isinf(never)
     assert by_name["https"].slowdown(NEIGHBOURS) is None and by_name["https"].spurious(JITTER) is None
 
 
-def test_three_sentences() -> None:
+def test_three_paragraphs() -> None:
     mistaken, costs, tcp = sentences(stacks(study_results()))
     assert mistaken == (
-        "Senders of QUIC take packets of a download for lost that come: 1 (ngtcp2) to 46 (quinn) where neighbours "
-        "change places, 8 (ngtcp2) to 500 (picoquic) where 1 % come far ahead and 700 (quinn) to 1,000 (ngtcp2) where "
-        "delays vary by ±5 ms."
+        "These are the fewest and the most spurious losses of a download over QUIC:\n\n"
+        "* neighbours: 1 (ngtcp2) to 46 (quinn)\n"
+        "* 1 % far ahead: 8 (ngtcp2) to 500 (picoquic)\n"
+        "* ±5 ms: 700 (quinn) to 1,000 (ngtcp2)"
     )
     assert costs == (
-        "A download takes less than 1.05 times as long for everyone where neighbours change places, 1.00 times as long "
-        "(ngtcp2) to 5.00 times as long (quinn) where 1 % come far ahead and 1.20 times as long (ngtcp2) to for ever "
-        "(picoquic) where delays vary by ±5 ms, compared with the same path in order."
+        "A download over QUIC takes, compared with the same path in order:\n\n"
+        "* neighbours: less than 1.05 times as long for every stack\n"
+        "* 1 % far ahead: 1.00 times as long (ngtcp2) to 5.00 times as long (quinn)\n"
+        "* ±5 ms: 1.20 times as long (ngtcp2) to no end in 300 s (picoquic)"
     )
     assert tcp == (
-        "The same download over Linux's TCP takes 1.50 times as long with 5 spurious losses where 1 % come far ahead."
+        "The same download over Linux's TCP takes:\n\n* 1 % far ahead: 1.50 times as long, with 5 spurious losses"
     )
 
 
