@@ -44,15 +44,16 @@ from studies.game_changers.overview import FAILS, changes_game, profiles_table, 
 
 _NONE = "No runs are stored yet."
 _ONCE = (
-    "Every cell ran once. Nothing on the path is random, so another run tells nothing new: it differs by the drawn "
-    "millisecond of the delay, and by the endpoints' own random numbers."
+    "Every cell ran once. Nothing on the path is random, so another run tells nothing new. It would differ by the "
+    "drawn millisecond of the delay, and by the endpoints' own random numbers."
 )
 _ONCE_BY_CHANCE = "Every cell ran once, and chance plays a part: nothing here is decided."
 #: What is different on a near path: 10 MB are as many of its bandwidth-delay products as some 300 MB of a satellite's.
 _LIKE = ", 20 ms, 10 MB"
 _ENOUGH = (
-    "A server counts once, whatever the number of its paths, studies and times ({}): those of one run are nested. It "
-    f"counts where a factor's worse level takes {GAME:.0%} longer and more for one of them, and the runs show it."
+    "A server counts once, whatever the number of its paths, studies and times ({}). The times of one run are nested. "
+    f"The server counts if a factor's worse level takes {GAME:.0%} longer and more for one of them, and the runs "
+    "show it."
 )
 #: A heading of the part, which goes one level down.
 _HEADING = re.compile(r"^#+ ", re.MULTILINE)
@@ -60,8 +61,8 @@ _HEAD = """# Game changers
 
 Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
 
-N. Kuhn's slides end on a question: which parameters are game changers? A study answers it: factors with levels, and a
-design that says which of their combinations run ([the format](scenario.md#experiment)).
+N. Kuhn's slides end on a question: which parameters are game changers? A study answers it. It has factors with levels,
+and a design that says which of their combinations run ([the format](scenario.md#experiment)).
 
 ```
 harness plan studies/fraction-50-10 --engine virtual   # cells, what a pair does not honour, aliases, disk, time
@@ -70,25 +71,27 @@ harness report study studies/fraction-50-10            # effects with intervals,
 harness reach studies/reach-50-10 --engine virtual     # the fewest settings that meet the objectives (--budget 60)
 ```
 
-*Worth* is how many seconds lie between a factor's worst level and its best: between the geometric means over all levels
-of the others, or at the base of all others where one factor varies at a time. Effects are ratios of times, so that one
-late run does not make a mean. A repetition has the same draws in all cells, of losses and of the delay's phase: it is
-the whole study once.
+*Worth* is how many seconds lie between a factor's worst level and its best. It is taken between the geometric means
+over all levels of the others. A design that varies one factor at a time takes it at the base of all others. Effects are
+ratios of times, so that one late run does not make a mean. A repetition has the same draws in all cells, of losses and
+of the delay's phase. It is the whole study once.
 
-*Shown*, in bold where the worse level takes 10 % longer and more, is what the runs show. Where nothing on the path is
-random (no loss, no jitter) a cell is what it is: one run counts, and an effect is shown unless less than half of it is
-left without some one run. Where every cell ran once beside one base, a difference that cells of two other factors have
-as well is no factor's: it is the base's, or that of a sender which any change tips over.
+*Shown* is what the runs show. It is bold if the worse level takes 10 % longer and more.
 
-Where chance plays a part, the levels are permuted within the repetitions: all orders of two levels, by ranks, so that a
-timeout is a late rank and nothing else. The p-values of all factors, servers and times of a scenario are adjusted
-together (Benjamini and Hochberg): at most 5 % of what is shown is by chance. Fewer than six repetitions cannot show
-anything by that test, and then nothing is bold. A factor that three others explain as well, all of them worth more, is
-not told apart from them and not shown. Where two factors together are worth as much as either alone, that stands before
-them.
+* Nothing is random on a path without loss and jitter. One run of a cell counts there. An effect is shown unless less
+  than half of it is left without some one run.
+* In some studies every cell ran once beside one base. A difference that cells of two other factors have as well is no
+  factor's there. It belongs to the base, or to a sender which any change tips over.
+* If chance plays a part, the levels are permuted within the repetitions. The test takes all orders of two levels, by
+  ranks, so that a timeout is a late rank and nothing else. The p-values of all factors, servers and times of a scenario
+  are adjusted together (Benjamini and Hochberg). At most 5 % of what is shown is by chance. Fewer than six repetitions
+  cannot show anything by that test, and then nothing is bold.
+* Three other factors that are all worth more may explain a factor as well. It is then not told apart from them, and not
+  shown.
+* Two factors together stand before either alone if they are worth as much together as either is alone.
 
-The tables of this page have a row a server, behind picoquic's client, which can be told how it acknowledges: what each
-factor is worth of each time, one after the other. **Bold** changes the game.
+The tables of this page have a row for each server. The client is picoquic, because you can tell it how it acknowledges.
+A cell has what the factor is worth of each time, one after the other. **Bold** changes the game.
 
 | mark | meaning |
 | --- | --- |
@@ -101,7 +104,7 @@ factor is worth of each time, one after the other. **Bold** changes the game.
 | ¹ | rests on one run, or is as much as other factors' cells differ from the base |
 | ≈ | not told from other factors together |
 
-Intervals, residuals, which level is better, and what two factors do together: [every effect](effects.md).
+[Every effect](effects.md) has the intervals, the residuals, the better level, and what two factors do together.
 """
 _DETAILS = """# Every effect
 
@@ -142,15 +145,15 @@ _SEEN = (
 )
 _PROFILES = """## The columns of N. Kuhn's table as profiles
 
-Its table of default parameters, told to every stack as far as it honours them: *h2o's parameters* on quinn are quinn's
-code with h2o's settings. What differs between the rows of one stack is owed to settings; what differs between stacks
-in one row, to code.
+Every stack gets the default parameters of N. Kuhn's table, as far as it honours them. *h2o's parameters* on quinn are
+quinn's code with h2o's settings. A row is a server, and a column is a profile. Differences within a row come from
+settings. Differences within a profile's column come from code.
 """
 _REACH = """## What would it take?
 
-The fewest settings with which a pair meets all objectives: `harness reach` tries none, then every setting alone, then
-sets of two and more, those first that single settings promise most of. A set is the cheapest where every cheaper one
-was tried and fails; none does where every set was.
+`harness reach` searches the fewest settings with which a pair meets all objectives. It tries none first, then every
+setting alone, then sets of two and more. The sets that single settings promise most of come first. A set is the
+cheapest if every cheaper set was tried and fails. No set meets the objectives if every set was tried and fails.
 """
 
 
@@ -244,9 +247,9 @@ def _failures(results: Sequence[CellResult], mine: Sequence[CellResult]) -> list
         sizes = " and ".join(map(metric_label, mode.metrics))
         text = (
             f"**{mode.server} with {mode.level}**, everything else its own, takes {own} for {sizes} "
-            f"({', '.join(f'`{name}`' for name in mode.scenarios)}): far beyond all {mode.modes} other modes of all "
-            f"servers, which take {rest}. That is a failure of this mode, and not what a setting is worth. On paths "
-            f"as long its runs are left out of the effects below, and marked {FAILS} among the profiles."
+            f"({', '.join(f'`{name}`' for name in mode.scenarios)}). This is far beyond all {mode.modes} other modes "
+            f"of all servers, which take {rest}. That is a failure of this mode, and not what a setting is worth. On "
+            f"paths as long, its runs are left out of the effects below. They are marked {FAILS} among the profiles."
         )
         helps = [
             f"With `{one.factor}` {one.level} it takes {number_text(one.fastest)} to {number_text(one.slowest)} s of "
@@ -379,7 +382,11 @@ def _undecided(mine: Sequence[Analysis]) -> list[str]:
         return []
     names = ", ".join(f"`{name}`" for name in counts)
     most = format_count(max(counts.values()), "repetition")
-    return ["", f"Not decided, since chance plays a part and {most} at most, of {MIN_VALUES}, show nothing: {names}."]
+    return [
+        "",
+        f"These studies decide nothing: {names}. Chance plays a part in them, and they have {most} at most. The test "
+        f"needs {MIN_VALUES}.",
+    ]
 
 
 def verdict(counted: Sequence[Tally]) -> str:
@@ -389,9 +396,8 @@ def verdict(counted: Sequence[Tally]) -> str:
     some = [tally.factor for tally in decided if 0 < len(tally.changes) < len(tally.servers) / 2]
     never = [tally.factor for tally in decided if not tally.changes]
     open_ = [tally.factor for tally in counted if not tally.servers]
-    parts = {"yes, on half of the servers and more": often, "on some": some, "no": never, "not decided": open_}
-    text = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
-    return f"{text[0].upper()}{text[1:]}."
+    parts = {"Yes, on half of the servers and more": often, "On some": some, "No": never, "Not decided": open_}
+    return " ".join(f"{word}: {', '.join(map('`{}`'.format, names))}." for word, names in parts.items() if names)
 
 
 def _near(one: Analysis) -> bool:
@@ -457,16 +463,16 @@ def _tally(factor: str, pairs: Sequence[tuple[Analysis, Effect]]) -> Tally:
 
 
 _FRACTION = (
-    "Nine factors of two levels in a fraction of resolution IV: no factor is taken for two others together; which "
-    "interactions are taken for each other stands beside them."
+    "Nine factors of two levels run in a fraction of resolution IV. No factor is taken for two others together. "
+    "Interactions that are taken for each other are named beside them."
 )
 _LEVELS = (
-    "One factor at a time: what a level is worth beside the base of all others, and nothing of two together. The base "
-    "is the same for all stacks: the table's head says whose own it is not."
+    "One factor varies at a time. The tables have what a level is worth beside the base of all others, and nothing of "
+    "two together. The base is the same for all stacks. The table's head says whose own it is not."
 )
 _OWN = (
-    "One setting at a time beside what each stack does when it is told nothing, from the cells of the searches below. "
-    "A connection's credit is none of them."
+    "One setting varies at a time, beside what each stack does when you tell it nothing. The cells are those of the "
+    "searches below. A connection's credit is none of them."
 )
 
 
@@ -497,7 +503,7 @@ def _tabled(mine: Sequence[Analysis], table: Table) -> list[str]:
 
 
 def _sweeps(analyses: Sequence[Analysis]) -> list[str]:
-    lines = ["## One or two factors, in full", "", "Sweeps of every value with every other.", ""]
+    lines = ["## One or two factors, in full", "", "Each sweep has every value with every other.", ""]
     for scenario, title in SWEEPS.items():
         mine = [
             analysis for analysis in analyses if analysis.sample.scenario.name == scenario and analysis.main_effects

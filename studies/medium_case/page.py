@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import format_list
+from harness.formatting import format_count, format_list
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
@@ -46,7 +46,8 @@ def medium_case(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        f"The case: {SOURCE}, 650 ms and 50/10 Mbit/s, 2 MB in 3 s, 10 MB in 5 s, 100 MB in 20 s.",
+        f"The case is that of {SOURCE}. The path has 650 ms and",
+        "50/10 Mbit/s. The objectives are 2 MB in 3 s, 10 MB in 5 s and 100 MB in 20 s.",
         "",
         *(f"{number}. {sentence}" for number, sentence in enumerate(sentences, 1)),
         "",
@@ -68,18 +69,14 @@ def _initial_window_sentences(windows: Sequence[Times], results: Sequence[CellRe
         return
     least, most = min(middle), max(middle)
     servers = len({row.server for row in windows})
-    times = format_list(
-        [
-            f"{size} takes {number_text(after)} s instead of {number_text(before)}"
-            for size, before, after in zip(_SIZES, middle[least], middle[most], strict=True)
-        ]
+    before, after, expected = (
+        " / ".join(map(number_text, times)) for times in (middle[least], middle[most], textbook(scenario, most))
     )
-    expected = " / ".join(map(number_text, textbook(scenario, most)))
     yield (
-        f"**The initial window decides.** With {most:.0f} packets instead of {least:.0f}, {times} (the middle of "
-        f"{servers} servers); textbook slow start from {most:.0f} takes {expected} s."
+        f"**The initial window decides.** {' / '.join(_SIZES)} take {before} s with {least:.0f} packets, and {after} s "
+        f"with {most:.0f} (the median of {servers} servers). Textbook slow start from {most:.0f} takes {expected} s."
     )
-    yield f"**Who meets all three objectives**: {'; '.join(_passing_texts(windows))}."
+    yield f"**Servers need different windows to meet all three objectives.** {' '.join(_passing_texts(windows))}"
 
 
 def _passing_texts(windows: Sequence[Times]) -> Iterator[str]:
@@ -89,8 +86,8 @@ def _passing_texts(windows: Sequence[Times]) -> Iterator[str]:
         least = min((row.setting for row in windows if row.server == server and row.passes), default=math.inf)
         by_least.setdefault(least, []).append(server)
     for least, servers in sorted(by_least.items()):
-        how = "with none of these windows" if math.isinf(least) else f"from {least:.0f} packets on"
-        yield f"{format_list(servers)} {how}"
+        how = "None of these windows is" if math.isinf(least) else f"{least:.0f} packets are"
+        yield f"{how} enough for {format_list(servers)}."
 
 
 def _connection_window_sentence(rows: Sequence[Times]) -> Iterator[str]:
@@ -99,8 +96,8 @@ def _connection_window_sentence(rows: Sequence[Times]) -> Iterator[str]:
         return
     parts = ", ".join(f"{number_text(seconds)} s with {setting:g}" for setting, seconds in middle.items())
     yield (
-        "**Flow control is a game changer.** By the client's connection window, in bandwidth-delay products, 100 MB "
-        f"take {parts} (the middle of {len({row.server for row in rows})} servers)."
+        f"**Flow control is a game changer.** 100 MB take {parts} bandwidth-delay products of credit. The credit is "
+        f"the client's connection window, and the times are medians of {len({row.server for row in rows})} servers."
     )
 
 
@@ -109,11 +106,11 @@ def _own_start_sentence(results: Sequence[CellResult], windows: Sequence[Times])
     own = [row for row in neighbours(results) if row.changed.startswith(_SERVER)]
     if not own:
         return
-    times = [row.seconds[-1].median for row in own]
+    times, met = [row.seconds[-1].median for row in own], sum(row.passes for row in own)
     text = (
-        "**picoquic's own start makes it fast, not its table of parameters.** With Reno, CUBIC and BBR and initial "
-        f"windows of 10 to 100 packets ({len(own)} cells) 100 MB take {number_text(min(times))} to "
-        f"{number_text(max(times))} s, and {sum(row.passes for row in own)} cells meet all three objectives."
+        f"**picoquic's own start makes it fast, not its table of parameters.** In {format_count(len(own), 'cell')} it "
+        "has Reno, CUBIC or BBR, and an initial window of 10 to 100 packets. 100 MB take "
+        f"{number_text(min(times))} to {number_text(max(times))} s. {met} of the cells meet all three objectives."
     )
     flights = [row.first_flight for row in own if row.first_flight is not None]
     if flights:
@@ -125,8 +122,8 @@ def _own_start_sentence(results: Sequence[CellResult], windows: Sequence[Times])
     if like_it:
         best = min(like_it, key=lambda row: row.seconds[-1].median)
         text += (
-            f" Told to begin like that, {format_list(sorted({row.server for row in like_it}))} meet them too: "
-            f"{best.server} with {best.setting:.0f} packets in {_seconds_text(best.seconds)} s."
+            f" The objectives are met by {format_list(sorted({row.server for row in like_it}))} too if you tell them "
+            f"to begin like that. With {best.setting:.0f} packets {best.server} takes {_seconds_text(best.seconds)} s."
         )
     yield text
 
@@ -141,9 +138,9 @@ def _loss_sentence(results: Sequence[CellResult]) -> Iterator[str]:
         return
     classic, others = (min(by_kind[kind]) for kind in (True, False))
     yield (
-        f"**At 1 % random loss Reno and CUBIC are out.** Of 250 Mbit/s, 10 MB take {number_text(classic)} s at the "
-        f"soonest with either ({len(by_kind[True])} cells), and {number_text(others)} s with others; "
-        "[why](response.md)."
+        f"**At 1 % random loss Reno and CUBIC are out.** At 250 Mbit/s, 10 MB take {number_text(classic)} s at the "
+        f"soonest with either ({format_count(len(by_kind[True]), 'cell')}). They take {number_text(others)} s with "
+        "others. [Response](response.md) says why."
     )
 
 
@@ -155,8 +152,9 @@ def _neighbour_sentence(results: Sequence[CellResult]) -> Iterator[str]:
         [row.changed.removeprefix("path.forward.") for row in rows if row.passes == wanted] for wanted in (True, False)
     )
     yield (
-        "**The answer holds beside the case, up to a point.** picoquic with itself still meets all three with "
-        f"{format_list(met) or 'none of the changes'}, and no more with {format_list(missed) or 'none of them'}."
+        f"**The answer holds beside the case, up to a point.** With {len(met)} of {format_count(len(rows), 'change')} "
+        "picoquic with itself still meets all three objectives. It misses one with "
+        f"{format_list(missed) or 'none of them'}."
     )
 
 
@@ -192,12 +190,12 @@ def _recommendations(
     slow = _slow_starts(results)
     if slow:
         advice.append(
-            "Tell a server with BBR an initial round-trip time that is no less than the path's: "
-            + "; ".join(slow)
-            + ". Others do not mind."
+            "Tell a server with BBR an initial round-trip time that is no less than the path's. "
+            + " ".join(slow)
+            + " Others do not mind."
         )
     if advice:
-        yield "What to do:"
+        yield "Do this:"
         yield ""
         yield from (f"* {text}" for text in advice)
         yield ""
@@ -218,7 +216,7 @@ def _slow_starts(results: Sequence[CellResult]) -> list[str]:
         (best, _), (worst, level) = medians[0], medians[-1]
         if worst > 2 * best:
             texts.append(
-                f"{server} takes {number_text(worst)} s for 10 MB with {level}, and {number_text(best)} s else"
+                f"With {level}, {server} takes {number_text(worst)} s for 10 MB, and {number_text(best)} s else."
             )
     return texts
 

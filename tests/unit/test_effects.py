@@ -88,12 +88,12 @@ def test_a_full_design_gives_back_what_it_was_made_of() -> None:
 def test_the_sentence() -> None:
     analyses = analyse_all(every())
     assert summarise(analyses[1]) == (
-        "Of 10 MB (median 16.0 s) server.initial_cwnd is worth 6.0 s (10 → 100), server.initial_rtt 1.0 s "
-        "(600 ms → 100 ms), server.pacing 1.0 s (on → off), client.ack_ratio less than 1% of it; server.initial_rtt matters only "
-        "with server.pacing on: 2.0 s there, 0.0 s otherwise."
+        "10 MB (median 16.0 s): server.initial_cwnd is worth 6.0 s (10 → 100), server.initial_rtt 1.0 s "
+        "(600 ms → 100 ms), server.pacing 1.0 s (on → off), client.ack_ratio less than 1% of it. "
+        "The factor server.initial_rtt matters only with server.pacing on: 2.0 s there, 0.0 s otherwise."
     )
     assert [each.factor for each in conditional_effects(analyses[1])] == ["server.initial_rtt"]
-    assert summarise(analyses[0]).startswith("Of 2 MB (median 8.0 s) server.initial_cwnd is worth 3.0 s")
+    assert summarise(analyses[0]).startswith("2 MB (median 8.0 s): server.initial_cwnd is worth 3.0 s")
 
 
 def test_a_fraction_says_what_it_cannot_tell_apart() -> None:
@@ -146,7 +146,7 @@ def test_runs_whose_time_was_over_count_with_it() -> None:
     analysis = _of_10_mb(results(slow, _response))
     assert analysis.censored == 6
     assert analysis.main_effects[0].saving.median < 6
-    assert "6 runs of 72 had not come so far in time and count as 21 s, which hides what is beyond." in summarise(
+    assert "6 runs of 72 had not come so far in time and count as 21 s. This hides what is beyond." in summarise(
         analysis
     )
     # 2 MB all runs had.
@@ -194,7 +194,7 @@ def test_where_chance_plays_six_repetitions_decide(repetitions: int, decided: in
     window, ratio = analysis.main_effects
     assert (analysis.chance, analysis.is_decided, window.is_significant) == (True, bool(decided), bool(shown))
     assert not ratio.is_significant
-    assert (f"chance plays a part, and {repetitions} repetitions of 6 decide nothing" in summarise(analysis)) != decided
+    assert (f"Chance plays a part, and {repetitions} repetitions of 6 decide nothing" in summarise(analysis)) != decided
     if decided:
         # All orders of two levels are counted: the window is worse in every repetition. Of two factors and two times
         # that are tested two are as improbable as that: six repetitions are too few for that many.

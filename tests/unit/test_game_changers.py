@@ -170,7 +170,7 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
 )
 def test_an_answer_goes_by_how_many_servers_a_factor_changes_the_game_on(changes: str, answer: str) -> None:
     assert verdict([Tally("x", tuple("abcdefgh"), tuple(changes))]) == answer
-    assert verdict([Tally("y", ("a",), ()), Tally("z", (), ())]) == "No: `y`; not decided: `z`."
+    assert verdict([Tally("y", ("a",), ()), Tally("z", (), ())]) == "No: `y`. Not decided: `z`."
 
 
 def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_name() -> None:

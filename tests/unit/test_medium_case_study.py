@@ -41,21 +41,22 @@ CONNECTION = _timed(
 def test_the_answers_come_first() -> None:
     page = medium_case([*WINDOWS, *CONNECTION])
     assert (
-        "1. **The initial window decides.** With 400 packets instead of 10, 2 MB takes 3 s instead of 6, 10 MB takes 5 s "
-        "instead of 8 and 100 MB takes 20 s instead of 23 (the middle of 2 servers)"
+        "1. **The initial window decides.** 2 MB / 10 MB / 100 MB take 6 / 8 / 23 s with 10 packets, and 3 / 5 / 20 s with "
+        "400 (the median of 2 servers)."
     ) in page
     assert (
-        "2. **Who meets all three objectives**: quiche from 400 packets on; quinn with none of these windows." in page
-    )
+        "2. **Servers need different windows to meet all three objectives.** 400 packets are enough for quiche. None of "
+        "these windows is enough for quinn."
+    ) in page
     assert "100 MB take 47 s with 0.5, 26 s with 1, 23 s with 2" in page
     assert "grant 2 bandwidth-delay products and more: 0.5 costs 24 s of 100 MB" in page
     assert table_cells(page, "quiche")[1:] == ["5.9 / 7.9 / 22.9", "**2.7 / 4.7 / 19.7**"]
-    assert page.index("1. **") < page.index("What to do:") < page.index("## Initial windows")
+    assert page.index("1. **") < page.index("Do this:") < page.index("## Initial windows")
 
 
 def test_without_runs_nothing_is_claimed() -> None:
     page = medium_case([])
-    assert "1. " not in page and "What to do" not in page
+    assert "1. " not in page and "Do this" not in page
     assert figure([]) is None
 
 
@@ -80,7 +81,7 @@ def test_loss_is_told_by_controller() -> None:
     classic = results_of(LOSSY, "quinn", "quinn", {"milestone_10MB": 90.0})
     others = results_of(LOSSY, "picoquic", "picoquic", {"milestone_10MB": 4.5})
     page = medium_case([*classic, *others])
-    assert "10 MB take 90 s at the soonest with either (1 cells), and 4.5 s with others" in page
+    assert "10 MB take 90 s at the soonest with either (1 cell). They take 4.5 s with others." in page
     assert "Reno and CUBIC are out" not in medium_case(classic)
 
 

@@ -24,7 +24,6 @@ NOT_MENDED = {
     "docs/path-mtu.md": "studies/path_mtu",
     "docs/results.md": "tools/reference/readme.py and the rankings' sentences",
     "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
-    "docs/studies.md": "studies/game_changers",
     "docs/validation.md": "tools/bench/validation.py",
     "images/PARAMETERS.md": "harness/report/parameters.py",
     "results/README.md": "the format of a run, key by key",

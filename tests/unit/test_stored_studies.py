@@ -103,7 +103,8 @@ def test_milestones_and_paths_of_one_server_count_once() -> None:
     assert "Yes, on half of the servers and more: `client.connection_window`." in question
     assert "| client.connection_window | 9 of 9: aioquic, msquic," in question
     assert "`client.stream_window` does not count: " in question
-    assert "2 repetitions at most, of 6, show nothing: `studies/fraction-250-3-lossy`." in question
+    assert "These studies decide nothing: `studies/fraction-250-3-lossy`." in question
+    assert "they have 2 repetitions at most. The test needs 6." in question
 
 
 def test_a_level_that_was_not_reached_is_no_level() -> None:

@@ -73,7 +73,7 @@ def summarise(analysis: Analysis) -> str:
     """
     subject = f"{metric_label(analysis.metric)} (median {round_seconds(analysis.median, analysis)} s)"
     if analysis.problem:
-        return f"Of {subject} nothing can be said: {analysis.problem}."
+        return f"{subject}: nothing can be said: {analysis.problem}."
     large = [effect for effect in analysis.main_effects if not is_negligible(effect)]
     hidden = [effect.factors[0] for effect in analysis.main_effects if is_negligible(effect) and is_hidden(effect)]
     small = [effect.factors[0] for effect in analysis.main_effects if is_negligible(effect) and not is_hidden(effect)]
@@ -87,16 +87,16 @@ def summarise(analysis: Analysis) -> str:
         parts.append(f"{_join_names(small)} {verb}less than {NEGLIGIBLE_SHARE:.0%} of it")
     if hidden:
         parts.append(f"timeouts hide what {_join_names(hidden)} {'is' if len(hidden) == 1 else 'are'} worth")
-    text = f"Of {subject} {', '.join(parts)}"
-    text += "".join(f"; {_condition_text(condition, analysis)}" for condition in conditions)
+    text = f"{subject}: {', '.join(parts)}"
+    text += "".join(f". {_condition_text(condition, analysis)}" for condition in conditions)
     if analysis.censored:
         text += (
-            f"; {format_count(analysis.censored, 'run')} of {analysis.runs} had not come so far in time and "
-            f"{'counts' if analysis.censored == 1 else 'count'} as {analysis.sample.scenario.timeout}, "
-            "which hides what is beyond"
+            f". {format_count(analysis.censored, 'run')} of {analysis.runs} had not come so far in time and "
+            f"{'counts' if analysis.censored == 1 else 'count'} as {analysis.sample.scenario.timeout}. "
+            "This hides what is beyond"
         )
     if not analysis.is_decided:
-        text += f"; chance plays a part, and {format_count(analysis.repetitions, 'repetition')} of {MIN_VALUES} decide "
+        text += f". Chance plays a part, and {format_count(analysis.repetitions, 'repetition')} of {MIN_VALUES} decide "
         text += "nothing"
     return text + "."
 
@@ -181,8 +181,8 @@ def _condition_text(condition: Conditional, analysis: Analysis) -> str:
         round_seconds(max(0.0, elsewhere), analysis),
     )
     return (
-        f"{condition.factor} matters only with {condition.other_factor} {condition.levels[place]}: {at_level} there, "
-        f"{otherwise} s otherwise"
+        f"The factor {condition.factor} matters only with {condition.other_factor} {condition.levels[place]}: "
+        f"{at_level} there, {otherwise} s otherwise"
     )
 
 
