@@ -110,7 +110,7 @@ def _own_start_sentence(results: Sequence[CellResult], windows: Sequence[Times])
     text = (
         f"**picoquic's own start makes it fast, not its table of parameters.** In {format_count(len(own), 'cell')} it "
         "has Reno, CUBIC or BBR, and an initial window of 10 to 100 packets. 100 MB take "
-        f"{number_text(min(times))} to {number_text(max(times))} s. {met} of them meet all three objectives."
+        f"{number_text(min(times))} to {number_text(max(times))} s. {met} of the cells meet all three objectives."
     )
     flights = [row.first_flight for row in own if row.first_flight is not None]
     if flights:
