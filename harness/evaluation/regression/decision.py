@@ -46,7 +46,7 @@ _DESCRIPTIVE_KEYS: dict[str, Any] = {
     **dict.fromkeys(
         ("title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"), True
     ),
-    "parameters": {"__all__": dict.fromkeys(ROLES, {"note"})},
+    "parameters": {"__all__": {role: {"note"} for role in ROLES}},
 }
 #: Maximum number of packages and programs that a cause names.
 _MAX_NAMED = 4
