@@ -580,7 +580,11 @@ def _incomparable_lines(group: Iterable[MetricComparison]) -> list[str]:
     for comparison in group:
         if comparison.within is None:
             reasons.setdefault((_pair_label(comparison), comparison.explanation), []).append(comparison.metric)
-    return [f"not comparable: {pair}: {why}: {', '.join(metrics)}" for (pair, why), metrics in reasons.items()]
+    # Cells that differ in parameters alone have the same metrics.
+    return [
+        f"not comparable: {pair}: {why}: {', '.join(dict.fromkeys(metrics))}"
+        for (pair, why), metrics in reasons.items()
+    ]
 
 
 def _counts(compared: Sequence[MetricComparison]) -> dict[str, int]:

@@ -26,7 +26,6 @@ NOT_MENDED = {
     "docs/studies.md": "studies/game_changers",
     "docs/uploads.md": "studies/uploads",
     "docs/web.md": "studies/web",
-    "results/README.md": "the format of a run, key by key",
 }
 PAGES = sorted(
     str(page.relative_to(ROOT))
