@@ -24,7 +24,7 @@ _TIMES = ("s", "ms")
 #: Factors below the first appear in per cent. Per cents below the second count as no difference.
 _PERCENT_BELOW, _MIN_PERCENT = 1.1, 0.01
 #: A line names this many cells that lack a metric, and the number of the others. The data name all of them.
-_NAMED = 6
+_NAMED = 3
 #: This many paths of a sweep have a sentence each. With more, a count says which cells come first.
 MAX_PATHS = 6
 

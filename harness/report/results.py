@@ -144,17 +144,13 @@ def scenario_blocks(
 def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Phrase:
     scenario, shared = results[0].cell.scenario, requested_parameters([result.cell for result in results]).shared
     seconds = ", in seconds" if _in_seconds(results, requested) else ""
-    settings = ", ".join(f"{name} {value}" for name, value in shared.items())
-    sentences = [
-        *([f"Every cell has {settings}."] if settings else []),
-        f"A figure is the median [interval] of n runs{seconds}.",
-        *([f"{effort}."] if (effort := effort_summary(results)) else []),
-    ]
+    settings = f"Every cell has {', '.join(f'{name} {value}' for name, value in shared.items())}. " if shared else ""
+    effort = f" {text}." if (text := effort_summary(results)) else ""
     return (
         Span(scenario.title, strong=True),
         " (",
         Span(scenario.name, code=True),
-        f", engine {results[0].cell.engine}). {' '.join(sentences)}",
+        f", engine {results[0].cell.engine}). {settings}A figure is the median [interval] of n runs{seconds}.{effort}",
     )
 
 

@@ -42,12 +42,9 @@ from harness.store.run_comparison import differing_figures
 #: Digest of an image's contents → the contents, if the store has them.
 ContentsLookup = Callable[[str], Contents | None]
 #: Keys of a manifest that do not influence runs, among them the notes on its parameters.
-_DESCRIPTIVE_KEYS: dict[str, Any] = {
-    **dict.fromkeys(
-        ("title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"), True
-    ),
-    "parameters": {"__all__": {role: {"note"} for role in ROLES}},
-}
+_DESCRIPTIVE_KEYS: dict[str, Any] = {"parameters": {"__all__": {role: {"note"} for role in ROLES}}} | dict.fromkeys(
+    ("title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"), True
+)
 #: Maximum number of packages and programs that a cause names.
 _MAX_NAMED = 4
 
