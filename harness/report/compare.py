@@ -575,11 +575,11 @@ def _difference(value: float | None) -> str:
 
 
 def _incomparable_lines(group: Iterable[MetricComparison]) -> list[str]:
-    """A line for each reason why metrics of a point cannot be compared."""
-    reasons: dict[tuple[str, str], list[str]] = {}
+    """A line for each reason why metrics of a point cannot be compared. Cells of other parameters name none again."""
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
     for comparison in group:
         if comparison.within is None:
-            reasons.setdefault((_pair_label(comparison), comparison.explanation), []).append(comparison.metric)
+            reasons.setdefault((_pair_label(comparison), comparison.explanation), {})[comparison.metric] = None
     return [f"not comparable: {pair}: {why}: {', '.join(metrics)}" for (pair, why), metrics in reasons.items()]
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from harness.evaluation.ranking import RankedCell, Ranking
-from harness.formatting import format_count
+from harness.formatting import format_count, name_first
 from harness.report.document import Block, BulletList, Paragraph
 from harness.report.numbers import json_number, number_text, unit_text
 
@@ -23,6 +23,8 @@ _WORDS = {"lower": "more", "higher": "less", "neutral": "more"}
 _TIMES = ("s", "ms")
 #: Factors below the first appear in per cent. Per cents below the second count as no difference.
 _PERCENT_BELOW, _MIN_PERCENT = 1.1, 0.01
+#: A line names this many cells that lack a metric, and the number of the others. The data name all of them.
+_NAMED = 3
 #: This many paths of a sweep have a sentence each. With more, a count says which cells come first.
 MAX_PATHS = 6
 
@@ -33,10 +35,13 @@ def ranking_text(ranking: Ranking) -> list[str]:
     if not runners_up[1:]:
         scope = f" ({ranking.path_label})" if ranking.path_label else ""
         return [f"{ranking.name}{scope}: {first}; {runners_up[0]}", *_missing_lines(ranking)]
-    shown = runners_up if len(runners_up) < MAX_CELLS else [*runners_up[: MAX_CELLS - 2], runners_up[-1]]
-    lines = [_heading(ranking), f"  {first}", *(f"  {label}" for label in shown)]
+    rows = list(zip(ranking.cells[1:], runners_up, strict=True))
+    shown = rows if len(rows) < MAX_CELLS else [*rows[: MAX_CELLS - 2], rows[-1]]
+    lines = [_heading(ranking), f"  {first}", *(f"  {label}" for _, label in shown)]
     if len(shown) < len(runners_up):
         lines.insert(-1, f"  … {format_count(len(runners_up) - len(shown), 'cell')} between them (--json has all)")
+    if any(_is_too_few(cell) for cell, _ in shown):
+        lines.append(f"  too few: {ranking.runs_needed} runs of each cell could show a difference")
     return [*lines, *_missing_lines(ranking)]
 
 
@@ -59,7 +64,7 @@ def _cell_lines(ranking: Ranking) -> list[str]:
     lines = [f"{mark}{best.label}: {_figure(best, ranking.unit)}{runs}"]
     for cell in runners_up:
         label = " ".join(cell.label.split()[len(common) :]) or cell.label
-        lines.append(f"{label}: {_figure(cell, ranking.unit)}, {distance_text(cell, ranking)}")
+        lines.append(f"{label}: {_figure(cell, ranking.unit)}, {_distance(cell, ranking)}")
     return lines
 
 
@@ -78,8 +83,16 @@ def _figure(cell: RankedCell, unit: str) -> str:
     return figure + (f", {cell.unfinished} of {len(cell.values)} {cell.ending}" if cell.unfinished else "")
 
 
-def distance_text(cell: RankedCell, ranking: Ranking) -> str:
-    """Distance of a cell from the best, and whether it is significant."""
+def _is_too_few(cell: RankedCell) -> bool:
+    """Whether all runs of a cell are on one side of the best's, and there are too few of them to show a difference."""
+    beside = cell.comparison
+    if beside is None or beside.constant or beside.p is None or cell.p is None or cell.differs:
+        return False
+    return beside.p <= beside.minimum_p * (1 + 1e-9)
+
+
+def _distance(cell: RankedCell, ranking: Ranking) -> str:
+    """Distance of a cell from the best, and whether it is significant. Below many cells a line says what would do."""
     beside = cell.comparison
     assert beside is not None, "the best is not beside itself"
     n, base = cell.span.n, ranking.cells[0].span.n
@@ -91,9 +104,9 @@ def distance_text(cell: RankedCell, ranking: Ranking) -> str:
         return f"{_factor(cell, ranking, interval=False)} ({runs}: nothing can be tested)"
     if cell.differs:
         return f"{_factor(cell, ranking, interval=True)} ({_p_text(cell.p)}, {runs})"
-    if beside.p <= beside.minimum_p * (1 + 1e-9):
-        caution = f"{runs}: too few to show a difference, {ranking.runs_needed} of each could"
-        return f"{_factor(cell, ranking, interval=True)} in all runs ({caution})"
+    if _is_too_few(cell):
+        remedy = "" if ranking.cells[2:] else f" to show a difference, {ranking.runs_needed} of each could"
+        return f"{_factor(cell, ranking, interval=True)} in all runs ({runs}: too few{remedy})"
     return f"no difference shown ({_p_text(cell.p)}, {runs})"
 
 
@@ -133,7 +146,7 @@ def _p_text(p: float) -> str:
 
 
 def _missing_lines(ranking: Ranking) -> list[str]:
-    return [f"  without {ranking.name}: {', '.join(ranking.unranked)}"] if ranking.unranked else []
+    return [f"  without {ranking.name}: {name_first(ranking.unranked, _NAMED)}"] if ranking.unranked else []
 
 
 def ranking_data(ranking: Ranking) -> dict[str, Any]:
@@ -190,19 +203,20 @@ def ranking_lines(rankings: Sequence[Ranking]) -> list[str]:
         if len(same_metric) <= MAX_PATHS:
             texts += [line for ranking in same_metric for line in ranking_text(ranking)]
         else:
-            texts.append(_firsts_text(same_metric))
+            texts += _firsts_lines(same_metric)
     return texts
 
 
-def _firsts_text(rankings: Sequence[Ranking]) -> str:
+def _firsts_lines(rankings: Sequence[Ranking]) -> list[str]:
     """How often each cell comes first, and how many distances from the best are significant."""
     firsts = Counter(ranking.cells[0].label for ranking in rankings)
-    parts = ", ".join(
-        f"{label} on {count}" for label, count in sorted(firsts.items(), key=lambda entry: (-entry[1], entry[0]))
-    )
+    ordered = sorted(firsts.items(), key=lambda entry: (-entry[1], entry[0]))
     shown = sum(cell.differs for ranking in rankings for cell in ranking.cells[1:])
     distances = sum(len(ranking.cells) - 1 for ranking in rankings)
-    tests = f"{shown} of {distances} distances from the best shown (Mann and Whitney, Holm on each path)"
+    tests = f"{shown} of {distances} distances from the best are shown (Mann and Whitney, Holm on each path)"
     untested = all(cell.p is None for ranking in rankings for cell in ranking.cells[1:])
-    conclusion = "none can be tested" if untested and not shown else tests
-    return f"{rankings[0].name} on {len(rankings)} paths: first is {parts}; {conclusion}; --json has each"
+    return [
+        f"{rankings[0].name} on {len(rankings)} paths (--json has each): which cell is first",
+        *(f"  {label} on {format_count(count, 'path')}" for label, count in ordered),
+        f"  {'no distance from the best can be tested' if untested and not shown else tests}",
+    ]

@@ -142,13 +142,15 @@ def scenario_blocks(
 
 
 def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Phrase:
-    scenario, suffix = results[0].cell.scenario, requested_parameters([result.cell for result in results]).suffix
-    seconds = ", seconds" if _in_seconds(results, requested) else ""
+    scenario, shared = results[0].cell.scenario, requested_parameters([result.cell for result in results]).shared
+    seconds = ", in seconds" if _in_seconds(results, requested) else ""
+    settings = f"Every cell has {', '.join(f'{name} {value}' for name, value in shared.items())}. " if shared else ""
+    effort = f" {text}." if (text := effort_summary(results)) else ""
     return (
         Span(scenario.title, strong=True),
         " (",
         Span(scenario.name, code=True),
-        f", engine {results[0].cell.engine}{suffix}, median [interval] of n runs{seconds}; {effort_summary(results)})",
+        f", engine {results[0].cell.engine}). {settings}A figure is the median [interval] of n runs{seconds}.{effort}",
     )
 
 

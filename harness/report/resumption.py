@@ -23,7 +23,7 @@ class Seed:
     value: str
     """Of the parameter bdp_seed."""
     asked: bool
-    """Whether it was asked for; else it is what the server does untold."""
+    """Whether it was asked for; else the server does so by default."""
 
     @property
     def sentence(self) -> str:

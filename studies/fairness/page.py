@@ -33,8 +33,8 @@ def fairness(results: Sequence[CellResult]) -> str:
     lines = [
         "## Every server against every other",
         "",
-        "Both from the start, 30 s on 10 Mbit/s, 20 ms, a queue of one bandwidth-delay product; medians of "
-        f"{_counts(found.values())}.",
+        "Two flows share 10 Mbit/s for 30 s, both from the start. The round trip is 20 ms, and the queue holds one",
+        f"bandwidth-delay product. The figures are medians of {_counts(found.values())}.",
         "",
     ]
     if not names:
@@ -62,9 +62,9 @@ def fairness(results: Sequence[CellResult]) -> str:
     lines += table("Mbit/s of ↓ beside →", lambda mine, other: median(MetricName("mean_throughput", 0), mine, other))
     lines += table("Jain's index", lambda mine, other: median(MetricName("jain_shared"), mine, other))
     lines += [
-        "Harm is what a competitor costs: (alone - beside) / alone of the throughput (Ware et al., HotNets 2019). A",
-        "competitor is acceptable by that paper if it does no more than the other does to itself, the diagonal; more",
-        f"than {UNACCEPTABLE} times that is in bold.",
+        "Harm is the cost of a competitor: (alone - beside) / alone of the throughput (Ware et al., HotNets 2019). By",
+        "that paper a competitor is acceptable if it does no more harm than the other does to itself. The diagonal has",
+        f"that harm. More than {UNACCEPTABLE} times that is in bold.",
         "",
     ]
     lines += table("harm to ↓ by →", harm_text)
@@ -111,8 +111,9 @@ def links(results: Sequence[CellResult]) -> str:
         "queue, ms": MetricName("mean_queue_delay"),
     }
     lines += [
-        "ngtcp2 against ngtcp2 with CUBIC, 30 s; the delay is one way, beside 10 ms back; the queue is in multiples of",
-        f"the bandwidth-delay product, RED with thresholds at 0.3 and 0.8 of it. {_counts(cell_results)} each.",
+        "ngtcp2 runs against ngtcp2 with CUBIC for 30 s. The delay is one way, beside 10 ms back. The queue is in",
+        "multiples of the bandwidth-delay product. RED has its thresholds at 0.3 and 0.8 of it. Each row has",
+        f"{_counts(cell_results)}.",
         "",
         table_row([*columns, *figures]),
         table_row(["---"] * len(columns) + ["---:"] * len(figures)),

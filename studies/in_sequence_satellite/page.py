@@ -55,7 +55,7 @@ def _verdicts(results: Sequence[CellResult]) -> list[str]:
         names = list(dict.fromkeys(" → ".join(_pair(result)) for result in meeting))
         if names:
             count = format_count(len({_pair(result) for result in group}), "pair")
-            lines.append(f"Of {count} run there, the document's or not, these meet them too: {', '.join(names)}.")
+            lines.append(f"These others meet them too, among the {count} that ran there: {', '.join(names)}.")
     return lines
 
 

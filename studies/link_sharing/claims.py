@@ -12,10 +12,12 @@ SHARING = {
     "dumbbell/sharing-bbr": "BBR",
     "dumbbell/sharing-mixed": "a different stack behind each flow",
 }
-#: What is known of a server's congestion control where its flows do not share.
+#: A sentence on a server's congestion control where its flows do not share.
 CAUSES = {
-    ("quinn", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
-    ("msquic", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
-    ("msquic", "cubic"): "not explained: its window, once small, grows by half a round trip until the queue overflows",
-    ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to",
+    ("quinn", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost.",
+    ("msquic", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost.",
+    ("msquic", "cubic"): (
+        "This is not explained: its window, once small, grows by half a round trip until the queue overflows."
+    ),
+    ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to.",
 }

@@ -19,9 +19,10 @@ def sharing(results: Sequence[CellResult]) -> str:
     lines = [
         "## Bandwidth sharing (INET's QUIC showcase)",
         "",
-        "Three flows start at 5, 10 and 20 s and stop at 30, 40 and 45 s on 10 Mbit/s, beside UDP of 0.4 Mbit/s. The",
-        "document reads fair shares off its figures: 10, 5, 3.3, 5 and 10 Mbit/s, less the UDP. A phase here has the",
-        "payload of UDP datagrams that arrived, per flow; a phase counts from its first moment, convergence included.",
+        "Three flows share 10 Mbit/s with UDP of 0.4 Mbit/s. They start at 5, 10 and 20 s, and stop at 30, 40 and",
+        "45 s. The document reads fair shares off its figures: 10, 5, 3.3, 5 and 10 Mbit/s, less the UDP. A phase here",
+        "has the payload of the UDP datagrams that arrived, per flow. It counts from its first moment, so convergence",
+        "is included.",
         "",
     ]
     for scenario, what in SHARING.items():
@@ -50,8 +51,8 @@ def _unfair(result: CellResult) -> list[str]:
     who, control = _servers(result), str(result.cell.parameters["server.congestion_control"])
     part = known[-1] * len(known) / sum(known)
     return [
-        f"{who} with {control}: the last to come has {part:.1f} times a third of what the three have together, and "
-        f"{drops.median:.0%} of all packets are dropped; {CAUSES.get((who, control), 'not explained')}.",
+        f"{who} with {control}: the last to come has {part:.1f} times a third of what the three have together. "
+        f"{drops.median:.0%} of all packets are dropped. {CAUSES.get((who, control), 'This is not explained.')}",
         "",
     ]
 

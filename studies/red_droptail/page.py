@@ -29,22 +29,22 @@ def queues(results: Sequence[CellResult]) -> str:
     lines = [
         "## RED v DropTail (a notebook on a fork of mahimahi)",
         "",
-        f"S. Shanks compares single runs of {DURATION:.0f} s; {_durations(results)}. The notebook's bytes/s count",
-        "acknowledgements of small segments, so that its throughput stands beside ours as a gain in percent; its",
+        f"S. Shanks compares single runs of {DURATION:.0f} s. {_durations(results)}. The notebook's bytes/s count",
+        "acknowledgements of small segments. So you find its throughput beside ours as a gain in percent. Its",
         "round-trip times stand there as they are. Its RED drops everything above a fixed average. It names its first",
-        "sender Tahoe, which is in no stack of today; Reno stands in its rows. Its last comparison, CUBIC beside",
-        "Tahoe, had DropTail on both sides (`queue_type: droptail`): what it calls a gain of RED is **how far two",
-        "equal runs differ**.",
+        "sender Tahoe, which no stack of today has. Reno stands in its rows. Its last comparison, CUBIC beside Tahoe,",
+        "had DropTail on both sides (`queue_type: droptail`). The gain that it sees in RED is **how far two equal runs",
+        "differ**.",
         "",
-        "Service is Poisson, as in the document's traces: netem's slots let one packet go per opportunity, with gaps",
-        "from an exponential table (`images/sim/exponential.py`), and the low case has the traces' cold start of ten",
+        "Service is Poisson, as in the document's traces. netem's slots let one packet go per opportunity, with gaps",
+        "from an exponential table (`images/sim/exponential.py`). The low case has the traces' cold start of ten",
         "packets a second, again after every minute. `tests/lab/test_service.py` holds the gaps against that law.",
         "",
         "RED is made for many flows (S. Floyd, V. Jacobson, 1993), and the notebook has one or two. So eight flows",
         "have a scenario, too (`queue/red-high-bdp-eight`).",
         "",
-        "A seed gives the link with RED the same gaps as the link with DropTail, so that runs are compared in pairs:",
-        f"*verdict* is Wilcoxon's signed-rank test over the seeds that both have (two-sided, p < {SIGNIFICANT}). Of",
+        "A seed gives the link with RED the same gaps as the link with DropTail. So runs are compared in pairs. The",
+        f"*verdict* is Wilcoxon's signed-rank test over the seeds that both have (two-sided, p < {SIGNIFICANT}). In",
         "twenty such rows, chance alone makes one differ.",
         "",
         table_row(["case", "sender", "metric", "DropTail", "RED", "change", "document", "p", "verdict"]),
@@ -59,8 +59,8 @@ def _durations(results: Sequence[CellResult]) -> str:
     flows = [flow for name in names for cell in measured_cells(results, name) for flow in cell.cell.scenario.flows]
     stops = sorted({flow.stop.seconds for flow in flows if flow.stop is not None})
     if not stops:
-        return "no runs of ours are stored"
-    return "ours last as long" if stops == [DURATION] else f"ours last {' or '.join(f'{stop:g}' for stop in stops)} s"
+        return "No runs of ours are stored"
+    return "Ours last as long" if stops == [DURATION] else f"Ours last {' or '.join(f'{stop:g}' for stop in stops)} s"
 
 
 @dataclass(frozen=True)

@@ -65,11 +65,14 @@ def background(results: Sequence[CellResult]) -> str:
     lines = [
         "## UDP background traffic (CCPerf, experiment 93)",
         "",
-        "Three flows of TCP NewReno with 16 Mbit/s to send, three of UDP with 8 Mbit/s each, on 48 Mbit/s and 15 ms.",
-        "The document is one run of ns-3; ours are medians and intervals of this kernel's TCP over all runs. A row's",
-        "flows are compared by their mean; what differs by more than a tenth has a reason. The document does not say",
-        "how large its UDP datagrams are. 512 B, ns-3's default, is what its figures tell twice over: UDP loses 1.4 %",
-        "of its 45 MB in 1,229 drops, and 83 packets wait 10.25 ms. With 1448 B its delays cannot be had.",
+        "Six flows share 48 Mbit/s and 15 ms. Three flows of TCP NewReno have 16 Mbit/s each to send, and three of UDP",
+        "8 Mbit/s each. The document is one run of ns-3. Ours are medians and intervals of this kernel's TCP over all",
+        "runs. A row compares the mean of its flows with the document's. A difference of more than a tenth has a",
+        "reason.",
+        "",
+        "The document does not say how large its UDP datagrams are. Two of its figures point to 512 B, ns-3's default:",
+        "UDP loses 1.4 % of its 45 MB in 1,229 drops, and 83 packets wait 10.25 ms. With 1448 B you cannot get its",
+        "delays.",
         "",
     ]
     if not cell_results:
@@ -93,8 +96,8 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
         ("CoV", "cov_throughput"),
     )
     lines = [
-        "**QUIC in place of TCP** (`dumbbell/udp-background-quic`): three bulk downloads, each congestion control that",
-        "a server has; the mean of the three flows, and what UDP and the link are left with.",
+        "**QUIC in place of TCP** (`dumbbell/udp-background-quic`): three bulk downloads with each congestion control",
+        "that a server has. The table has the mean of the three flows, and what is left for UDP and the link.",
         "",
         table_row(["server", *(what for what, _ in columns), "Jain, three flows", "UDP, Mbit/s", "queue, ms", "drops"]),
         table_row(["---", *["---:"] * (len(columns) + 4)]),

@@ -39,7 +39,7 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
         ("gone", "x/gone"), ("worse", "x/slower"),
     ]  # fmt: skip
     page = changed_page(changeds, compared)
-    assert "Of 3 cells: 1 worse, 1 gone, 1 same." in page and "more than 3 %" in page
+    assert "The comparison has 3 cells: 1 worse, 1 gone, 1 same." in page and "more than 3 %" in page
     (row,) = (text for text in page.splitlines() if "x/slower" in text)
     assert "10.1 → 12.1 s (× 1.2" in row and "n = 2 and 2" in row and "the engine's code" in row
     assert "x/steady" not in page

@@ -178,6 +178,20 @@ def test_the_bits_that_differ_are_named() -> None:
     ]  # fmt: skip
 
 
+def test_a_note_on_a_parameter_makes_no_other_manifest() -> None:
+    def noted(note: str, window: int) -> Cell:
+        setting = {"server": {"flag": "-w={value}", "default": window, "note": note}}
+        server = implementation("beta", parameters={"initial_cwnd": setting})
+        return cell(engine="virtual", server=server)
+
+    def differences(*cells: Cell) -> list[str]:
+        before, now = (result([1], where=where) for where in cells)
+        return version_differences(CellPair(before, now), (nothing_known, nothing_known), Ledger())
+
+    assert differences(noted("packets", 10), noted("in packets", 10)) == []
+    assert differences(noted("packets", 10), noted("packets", 32)) == ["the manifest of beta (initial_cwnd)"]
+
+
 # --- the same bits
 
 

@@ -12,14 +12,7 @@ from tests.prose import banned, measure, sentences
 
 #: Generated pages that are not mended yet, each with the code that its sentences are in. None of them is hand-written.
 NOT_MENDED = {
-    "docs/changed.md": "tools/reference/changed.py lists what differs in one sentence",
-    "docs/checklist.md": "claims are cited in full, in studies/checklist",
-    "docs/documents.md": "sentences of ten studies, each with all its figures",
-    "docs/results.md": "tools/reference/readme.py and the rankings' sentences",
     "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
-    "docs/validation.md": "tools/bench/validation.py",
-    "images/PARAMETERS.md": "harness/report/parameters.py",
-    "results/README.md": "the format of a run, key by key",
 }
 PAGES = sorted(
     str(page.relative_to(ROOT))

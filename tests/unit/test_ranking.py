@@ -66,7 +66,25 @@ def test_too_few_runs_are_said_to_be_too_few() -> None:
     assert "1.98 times slower [1.9, 2.05] in all runs (n = 3: too few to show a difference, 4 of each could)" in line
 
 
-def test_where_chance_plays_no_part_it_is_said() -> None:
+def test_too_few_runs_of_many_cells_are_explained_once() -> None:
+    cells = _cells(_cc("bbr", 4.0, 4.1, 4.2), _cc("cubic", 8.0, 8.1, 8.2), _cc("reno", 9.0, 9.1, 9.2))
+    _, _, cubic, reno, remedy = _lines(cells)
+    assert cubic.endswith("in all runs (n = 3: too few)") and reno.endswith("in all runs (n = 3: too few)")
+    assert remedy == "  too few: 5 runs of each cell could show a difference"
+
+
+def test_of_many_cells_without_a_metric_some_are_named() -> None:
+    crashed = [
+        result("virtual", run(status="crashed"), definition=BARE, parameters={"server.initial_rtt": f"{rtt} ms"})
+        for rtt in range(10, 20)
+    ]
+    bare = _cells(_cc("bbr", *FAST), _cc("cubic", *SLOW))
+    [ranking] = rank_cells([*bare, *crashed])
+    assert len(ranking.unranked) == 10
+    assert ranking_text(ranking)[-1].endswith("server.initial_rtt 12 ms, 7 more")
+
+
+def test_where_chance_plays_no_part_it_is_lines() -> None:
     [line] = _lines(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 8.0, 8.0)))
     assert line.endswith("2 times slower (n = 2, each the same in every repetition)")
     [line] = _lines(_cells(_cc("bbr", 4.0, 4.0), _cc("cubic", 4.0, 4.0)))
@@ -138,14 +156,16 @@ def test_of_many_paths_it_is_counted_who_comes_first() -> None:
         for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *(SLOW if loss else (1.0, 1.1, 1.2))))
     ]
     assert _lines(cells) == [
-        "completion on 8 paths: first is server bbr on 7, server cubic on 1; 8 of 8 distances from the best shown "
-        "(Mann and Whitney, Holm on each path); --json has each"
+        "completion on 8 paths (--json has each): which cell is first",
+        "  server bbr on 7 paths",
+        "  server cubic on 1 path",
+        "  8 of 8 distances from the best are shown (Mann and Whitney, Holm on each path)",
     ]
     alone = [cell_result for loss in range(8) for cell_result in (
         completions("virtual", 1.0 + shift, definition=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
         for shift, name in enumerate(("bbr", "cubic"))
     )]  # fmt: skip
-    assert "first is server bbr on 8; none can be tested; --json" in _lines(alone)[0]
+    assert _lines(alone)[1:] == ["  server bbr on 8 paths", "  no distance from the best can be tested"]
 
 
 def test_small_distances_are_told_in_per_cent() -> None:

@@ -78,10 +78,10 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     """The page. `compared`: what the whole comparison came to."""
     counts = ", ".join(f"{compared.counts[status]} {status}" for status in STATUS_ORDER if compared.counts.get(status))
     summary = (
-        f"Of {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed if it differs by "
-        f"more than {100 * compared.within:.3g} %. Where it depends on chance, a test has to show the change, too "
-        f"(Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that *cannot tell* have too few runs for "
-        "the test. They have no line here."
+        f"The comparison has {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed if "
+        f"it differs by more than {100 * compared.within:.3g} %. If it depends on chance, a test has to show the "
+        f"change, too (Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that *cannot tell* have too "
+        "few runs for the test. They have no line here."
     )
     lines = [_HEAD, summary, ""]
     for folder in dict.fromkeys(_folder(cell) for cell in cells):

@@ -12,7 +12,7 @@ from harness.report.studies import SHARED_PAGE, Drawing, Figure, Study, package_
 
 _HEAD = (
     "# What the documents report, and what this lab measures\n\n"
-    "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md); the "
+    "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md). The "
     "figures are made\nfrom the same store (`harness plot`).\n"
 )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,8 +41,10 @@ from harness.store.run_comparison import differing_figures
 
 #: Digest of an image's contents → the contents, if the store has them.
 ContentsLookup = Callable[[str], Contents | None]
-#: Keys of a manifest that do not influence runs.
-_DESCRIPTIVE_KEYS = {"title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"}
+#: Keys of a manifest that do not influence runs, among them the notes on its parameters.
+_DESCRIPTIVE_KEYS: dict[str, Any] = {"parameters": {"__all__": {role: {"note"} for role in ROLES}}} | dict.fromkeys(
+    ("title", "project", "licence", "version", "build_time", "tested", "colour", "marker", "notes"), True
+)
 #: Maximum number of packages and programs that a cause names.
 _MAX_NAMED = 4
 
