@@ -163,7 +163,7 @@ Expectations = Annotated[
     typer.Option(
         "--expect",
         help="An objective in place of the scenario's, as 'milestone_10MB at_most 8 s'. Exit codes are then those of "
-        "'git bisect run': 0 met, 1 missed, 125 untold, 128 wrong words.",
+        "'git bisect run': 0 met, 1 missed, 125 undecided, 128 wrong words.",
     ),
 ]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]

@@ -55,7 +55,7 @@ def exit_code(results: Iterable[CellResult], *, strict: bool) -> int:
 
 
 def bisect_exit_code(results: Iterable[CellResult]) -> int:
-    """The exit code for `git bisect run`: whether all cells met what was expected, or one did not, or it is untold."""
+    """The exit code for `git bisect run`: all cells met what was expected, one did not, or nothing decides it."""
     code = exit_code(results, strict=True)
     return code if code in (MET, FAILED) else BISECT_SKIP
 

@@ -293,7 +293,7 @@ def _default(name: str) -> Judge:
 
 
 def _exponent(results: Results) -> Verdict:
-    """What a client's transport parameters say; untold it is 3 (RFC 9000 §18.2)."""
+    """What a client's transport parameters say; 3 by default (RFC 9000 §18.2)."""
     if not cells(results, CASE, *MEETING_PAIR):
         return MISSING
     seen = observed(results, CASE, MEETING_PAIR, "client", "ack_delay_exponent")

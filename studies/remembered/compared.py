@@ -39,7 +39,7 @@ class Mechanism:
 
 
 def mechanism(result: CellResult) -> Mechanism:
-    """Of a cell. What nobody asked for is what the server does untold."""
+    """Of a cell. What nobody asked for is what the server does by default."""
     cell = result.cell
     seed = cell.parameters.get("server.bdp_seed", _untold(cell.server, "server", "bdp_seed"))
     early = cell.parameters.get("client.zero_rtt", _untold(cell.client, "client", "zero_rtt"))
