@@ -390,15 +390,20 @@ def stored_explanations(results: Iterable[CellResult], stored: Iterable[CellResu
 
 
 def trial_keys(results: Sequence[CellResult]) -> set[str]:
-    """Keys of those cells that are trials on others of `results`: pages of the others leave them out."""
-    by_point = {_identity(result.cell): result.cell.key for result in results}
+    """Keys of those cells that are trials on others of `results`: pages of the others leave them out.
+
+    A trial stays one after its base was made again with other images or another engine.
+    """
+    keys_by_point: dict[object, set[str]] = {}
+    for result in results:
+        keys_by_point.setdefault(point_of(result.cell), set()).add(result.cell.key)
     keys = set[str]()
     for result in results:
         plan = plan_removals(result)
         for removal in plan.trials if plan is not None else ():
             with suppress(InputError):
-                keys.add(by_point.get(_identity(removed_cell(result.cell, removal.settings)), ""))
-    return keys - {""}
+                keys |= keys_by_point.get(point_of(removed_cell(result.cell, removal.settings)), set())
+    return keys
 
 
 def _identity(cell: Cell) -> tuple[object, ...]:

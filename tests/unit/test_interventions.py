@@ -260,6 +260,9 @@ def test_a_stored_experiment_needs_all_its_trials_with_the_same_bits() -> None:
     stuck = completions(cell_of(), 20.0, sender_idle=3.0)
     assert [item.state for item in stored_explanations([stuck], [])[stuck.cell.key].remainders] == ["sender_idle"]
     assert trial_keys([BASE, *trials]) == {trial.cell.key for trial in trials}
+    # The base was made again by another engine: pages leave out its former trials all the same.
+    remade = replace(BASE, cell=BASE.cell.model_copy(update={"engine_code": "another"}))
+    assert trial_keys([remade, *trials]) == {trial.cell.key for trial in trials}
 
 
 def test_a_report_has_the_experiments_on_cells_that_miss_and_names_the_others() -> None:
