@@ -17,7 +17,6 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol, cast
 
@@ -305,12 +304,9 @@ _FOLDER = Path("/var/tmp")
 
 
 def unnamed_file() -> IO[bytes]:
-    """A file that is deleted as soon as nobody has it open or mapped, in TMPDIR, else /var/tmp. Raises OSError.
-
-    Its writes are not buffered: closing it after a failed one reports nothing more.
-    """
+    """A file that is deleted as soon as nobody has it open or mapped, in TMPDIR, else /var/tmp. Raises OSError."""
     folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
-    return tempfile.TemporaryFile(buffering=0, dir=folder)
+    return tempfile.TemporaryFile(dir=folder)
 
 
 #: The decompressed content of a file, in memory or in an unnamed file whose pages the kernel takes back as it needs.
@@ -323,33 +319,29 @@ def map_content(path: Path) -> Content:
         content = file.read(MAX_IN_MEMORY)
         if len(content) < MAX_IN_MEMORY:
             return content
-        if (copy := _map_copy(content, file, path)) is not None:
-            return copy
+        try:
+            return _map_copy(content, file, path)
+        except UnfitFileError:
+            raise
+        except OSError:
+            # The disk is full, or the file is damaged: then reading it again says so.
+            pass
     return read_bytes(path, MAX_SIZE)
 
 
-def _map_copy(start: bytes, rest: BinaryIO, path: Path) -> mmap.mmap | None:
-    """A mapped copy of a file's start and its rest; None where the disk of unnamed files takes no copy.
+def _map_copy(start: bytes, rest: BinaryIO, path: Path) -> mmap.mmap:
+    """A mapped copy of a file's start and its rest. Raises OSError.
 
     The file itself is not mapped: whoever shortened it would end this process.
     """
-    with ExitStack() as stack:
-        try:
-            copy = stack.enter_context(unnamed_file())
-        except OSError:
-            return None
-        content, size = start, 0
+    with unnamed_file() as copy:
+        content = start
         while content:
-            size += len(content)
-            if size > MAX_SIZE:
+            copy.write(content)
+            if copy.tell() > MAX_SIZE:
                 raise too_large_error(MAX_SIZE, path)
-            try:
-                written = copy.write(content)
-            except OSError:
-                return None
-            if written < len(content):
-                return None
             content = rest.read(_BUFFER)
+        copy.flush()
         return mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ)
 
 

@@ -142,9 +142,9 @@ def scenario_blocks(
 
 
 def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Phrase:
-    scenario, shared = results[0].cell.scenario, requested_parameters([result.cell for result in results]).shared
+    scenario, suffix = results[0].cell.scenario, requested_parameters([result.cell for result in results]).suffix
     seconds = ", in seconds" if _in_seconds(results, requested) else ""
-    settings = f"Every cell has {', '.join(f'{name} {value}' for name, value in shared.items())}. " if shared else ""
+    settings = f"Every cell has {suffix.removeprefix(', ')}. " if suffix else ""
     effort = f" {text}." if (text := effort_summary(results)) else ""
     return (
         Span(scenario.title, strong=True),

@@ -25,13 +25,13 @@ _TITLES: tuple[tuple[Role, str], ...] = (
 
 def ecn(results: Sequence[CellResult]) -> str:
     """The page."""
-    found = stacks(results)
+    measured = stacks(results)
     lines = [
         "# ECN: who validates it, who falls back, who reacts",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *([*(f"* {sentence}" for sentence in sentences(found)), ""] if found else []),
+        *([*(f"* {sentence}" for sentence in sentences(measured)), ""] if measured else []),
         f"The sources are {SOURCE}.",
         *STATED,
         "",
@@ -53,11 +53,11 @@ def ecn(results: Sequence[CellResult]) -> str:
         "```",
         "",
     ]
-    if not found:
+    if not measured:
         return "\n".join([*lines, "No runs are stored.", ""])
     for role, title in _TITLES:
         lines += [f"## {title}", "", table_row(_MARKING_COLUMNS), table_row(["---"] * len(_MARKING_COLUMNS))]
-        lines += [*(table_row(_marking_cells(stack, role)) for stack in found), ""]
+        lines += [*(table_row(_marking_cells(stack, role)) for stack in measured), ""]
     lines += [
         "## What marks do",
         "",
@@ -69,7 +69,7 @@ def ecn(results: Sequence[CellResult]) -> str:
         table_row(_REACTION_COLUMNS),
         table_row(["---", *["---:"] * (len(_REACTION_COLUMNS) - 1)]),
     ]
-    return "\n".join([*lines, *(table_row(_reaction_cells(stack)) for stack in found), ""])
+    return "\n".join([*lines, *(table_row(_reaction_cells(stack)) for stack in measured), ""])
 
 
 def _marking_cells(stack: Stack, role: Role) -> list[str]:
@@ -122,27 +122,27 @@ def _seconds(stack: Stack, scenario: str) -> str:
     return span_text(download.seconds) if download.completes else f"{download.completed} of {download.runs} end"
 
 
-def sentences(found: Sequence[Stack]) -> list[str]:
+def sentences(measured: Sequence[Stack]) -> list[str]:
     """Three texts of a few sentences: who uses ECN and validates it, who falls back, who reacts to marks."""
-    using = [stack for stack in found if stack.uses_ecn]
+    using = [stack for stack in measured if stack.uses_ecn]
     if not using:
-        return [f"None of {len(found)} stacks marks its data to the end where nothing is in the way."]
-    return [_validation(found, using), _fallback(using), _reaction(using)]
+        return [f"None of {len(measured)} stacks marks its data to the end where nothing is in the way."]
+    return [_validation(measured, using), _fallback(using), _reaction(using)]
 
 
-def _validation(found: Sequence[Stack], using: Sequence[Stack]) -> str:
+def _validation(measured: Sequence[Stack], using: Sequence[Stack]) -> str:
     tested = [stack for stack in using if stack.marking(BLEACHED.scenario, "server") is not None]
     stopping = [stack for stack in tested if stack.behaves(BLEACHED.scenario, "server", "stops")]
     blind = [stack for stack in tested if stack not in stopping]
-    never = [stack for stack in found if stack.behaves(MARKED.scenario, "server", "never")]
-    said = [f"On a path that carries ECN {len(using)} of {len(found)} servers mark their data to the end."]
-    said += _counted(never, "marks nothing", "mark nothing")
+    never = [stack for stack in measured if stack.behaves(MARKED.scenario, "server", "never")]
+    texts = [f"On a path that carries ECN {len(using)} of {len(measured)} servers mark their data to the end."]
+    texts += _counted(never, "marks nothing", "mark nothing")
     if tested:
-        said.append(
+        texts.append(
             f"On the path that clears the field {len(stopping)} of {len(tested)} {_verb(stopping, 'stops', 'stop')}"
         )
-        said[-1] += f": {_names(stopping)}." if stopping else "."
-    return " ".join([*said, *_counted(blind, "goes on without validation", "go on without validation")])
+        texts[-1] += f": {_names(stopping)}." if stopping else "."
+    return " ".join([*texts, *_counted(blind, "goes on without validation", "go on without validation")])
 
 
 def _fallback(using: Sequence[Stack]) -> str:
@@ -159,11 +159,11 @@ def _fallback(using: Sequence[Stack]) -> str:
     (least, first), (most, last) = min(surviving), max(surviving)
     to = f" to {number_text(most)} s ({last})" if len(surviving) > 1 else ""
     verbs = "falls back and ends" if len(surviving) == 1 else "fall back and end"
-    said = [
+    texts = [
         f"{where} {len(surviving)} of {len(tested)} stacks that mark {verbs} every download.",
         f"That takes {number_text(least)} s ({first}){to}.",
     ]
-    return " ".join([*said, *_counted(lost, "does not", "do not")])
+    return " ".join([*texts, *_counted(lost, "does not", "do not")])
 
 
 def _reaction(using: Sequence[Stack]) -> str:
@@ -172,16 +172,16 @@ def _reaction(using: Sequence[Stack]) -> str:
     ignoring = [stack for stack in known if not stack.reacts]
     trusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "always")]
     distrusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "stops")]
-    said = [
+    texts = [
         f"{len(reacting)} of {len(known)} servers that were marked {_verb(reacting, 'reacts', 'react')}: "
         f"the median wait of their packets is {TOLERANCE * TARGET_MS:g} ms at most.",
         *_counted(ignoring, "does not", "do not"),
     ]
     if trusting:
         verb = _verb(trusting, "believes", "believe")
-        said.append(f"On the path that marks every packet {len(trusting)} {verb} the marks: {_names(trusting)}.")
-        said += [*_slowed(trusting), *_counted(distrusting, "stops marking there", "stop marking there")]
-    return " ".join(said)
+        texts.append(f"On the path that marks every packet {len(trusting)} {verb} the marks: {_names(trusting)}.")
+        texts += [*_slowed(trusting), *_counted(distrusting, "stops marking there", "stop marking there")]
+    return " ".join(texts)
 
 
 def _slowed(trusting: Sequence[Stack]) -> list[str]:
@@ -199,13 +199,13 @@ def _slowed(trusting: Sequence[Stack]) -> list[str]:
     return [f"There 3 MB take {number_text(least)} s ({first}){to}."]
 
 
-def _counted(of: Sequence[Stack], one: str, several: str) -> list[str]:
+def _counted(of: Sequence[Stack], singular: str, plural: str) -> list[str]:
     """A sentence of how many stacks do something, and their names; none without any."""
-    return [f"{len(of)} {_verb(of, one, several)}: {_names(of)}."] if of else []
+    return [f"{len(of)} {_verb(of, singular, plural)}: {_names(of)}."] if of else []
 
 
-def _verb(of: Sequence[Stack], one: str, several: str) -> str:
-    return one if len(of) == 1 else several
+def _verb(of: Sequence[Stack], singular: str, plural: str) -> str:
+    return singular if len(of) == 1 else plural
 
 
 def _names(of: Sequence[Stack]) -> str:

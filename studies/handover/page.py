@@ -40,26 +40,27 @@ _COLUMNS = {
 }
 #: Span after the move → metric.
 _SPANS = {"100 ms": "handover_throughput", "500 ms": "delivered_500ms", "2 s": "delivered_2s"}
-#: Verdict of a ratio → what a rule does, in a sentence.
+#: Verdict of a ratio → what a rule does, in a sentence; the other verdicts are verbs already.
 _WORDS = {
-    "helps": "helps",
-    "hurts": "hurts",
-    "makes no difference": "makes no difference",
     "no difference is shown": "is not shown to differ",
     "one run tells nothing": "has one run, which tells nothing,",
 }
 _STACKS = ("handover/migrate", "handover/interface", "handover/nat-geo")
 
+#: Claim, the document's figure, ours, verdict.
+ClaimRow = tuple[str, str, str, str]
+
 
 def handover(results: Sequence[CellResult]) -> str:
     """The page."""
     mine = [result for result in results if result.cell.scenario.name.startswith("handover/")]
+    claims = claim_rows(mine)
     lines = [
         "# The congestion window of a client that moves",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_summary(mine),
+        *_summary(mine, claims),
         f"The document is {SOURCE}.",
         "When a client's address changes, a sender has to start with its initial window again (RFC 9000 §9.4).",
         "The document proposes to use the round trips instead:",
@@ -87,7 +88,7 @@ def handover(results: Sequence[CellResult]) -> str:
         "It answers with a stateless reset (RFC 9000 §10.3), which ends the connection.",
         "",
         *_case(mine, DOCUMENT),
-        *_claims(mine),
+        *_claims(mine, claims),
         "## Cases that the document did not try",
         "",
     ]
@@ -112,13 +113,12 @@ def handover(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
-def _summary(results: Sequence[CellResult]) -> list[str]:
+def _summary(results: Sequence[CellResult], claims: Sequence[ClaimRow]) -> list[str]:
     """What was found, in at most six sentences."""
-    said = []
-    rows = claim_rows(results)
-    if rows:
-        (_, document_kept, kept, kept_verdict), (_, document_gain, gain, gain_verdict) = rows[:2]
-        said += [
+    texts = []
+    if claims:
+        (_, document_kept, kept, kept_verdict), (_, document_gain, gain, gain_verdict) = claims[:2]
+        texts += [
             f"The document's rule keeps {kept} of a window that is larger than the initial one. The document reports "
             f"{document_kept} ({kept_verdict}).",
             f"In the first 100 ms the rule has {gain} times the throughput of the reset. The document reports "
@@ -133,8 +133,8 @@ def _summary(results: Sequence[CellResult]) -> list[str]:
         if known:
             helped = [title for title, verdict in known.items() if verdict == "helps"]
             where = f": {'; '.join(helped)}" if helped else ""
-            said.append(f"{words} helps over 2 s in {len(helped)} of {format_count(len(known), 'case')}{where}.")
-    return [*said, ""] if said else []
+            texts.append(f"{words} helps over 2 s in {len(helped)} of {format_count(len(known), 'case')}{where}.")
+    return [*texts, ""] if texts else []
 
 
 def _case(results: Sequence[CellResult], case: Case) -> list[str]:
@@ -176,24 +176,24 @@ def _per_reset(results: dict[str, CellResult], rule: str) -> list[str]:
 
 def _verdicts(results: dict[str, CellResult]) -> list[str]:
     """What the data support, an item a rule. The columns `/ reset` have the figures."""
-    said = []
+    items = []
     for rule in ("adaptive", "keep"):
         spans: dict[str, list[str]] = {}
         for when, verdict in _spans_verdicts(results, rule).items():
-            spans.setdefault(_WORDS[verdict], []).append(when)
-        said += [f"* `{rule}` {words} over {format_list(whens)}." for words, whens in spans.items()]
-    return ["Against the reset:", "", *said] if said else []
+            spans.setdefault(_WORDS.get(verdict, verdict), []).append(when)
+        items += [f"* `{rule}` {words} over {format_list(whens)}." for words, whens in spans.items()]
+    return ["Against the reset:", "", *items] if items else []
 
 
 def _spans_verdicts(results: dict[str, CellResult], rule: str) -> dict[str, str]:
     """Span → what the data support of a rule against the reset."""
     if rule not in results or "reset" not in results:
         return {}
-    made = {when: ratio(results[rule], results["reset"], metric) for when, metric in _SPANS.items()}
-    return {when: of.verdict for when, of in made.items() if of is not None}
+    ratios = {when: ratio(results[rule], results["reset"], metric) for when, metric in _SPANS.items()}
+    return {when: of.verdict for when, of in ratios.items() if of is not None}
 
 
-def claim_rows(results: Sequence[CellResult]) -> list[tuple[str, str, str, str]]:
+def claim_rows(results: Sequence[CellResult]) -> list[ClaimRow]:
     """The document's two figures: claim, theirs, ours, verdict. None where runs lack."""
     cell_results = by_rule(results, DOCUMENT.scenario)
     if not {"adaptive", "reset"} <= set(cell_results):
@@ -214,10 +214,9 @@ def claim_rows(results: Sequence[CellResult]) -> list[tuple[str, str, str, str]]
     ]
 
 
-def _claims(results: Sequence[CellResult]) -> list[str]:
+def _claims(results: Sequence[CellResult], claims: Sequence[ClaimRow]) -> list[str]:
     """The document's two figures, and whether the data bear them out."""
-    rows = claim_rows(results)
-    if not rows:
+    if not claims:
         return []
     adaptive = by_rule(results, DOCUMENT.scenario)["adaptive"]
     every, large = values(adaptive, "cwnd_kept"), larger(adaptive, INITIAL)
@@ -227,7 +226,7 @@ def _claims(results: Sequence[CellResult]) -> list[str]:
         "",
         table_row(["claim", "document", "here", "verdict"]),
         table_row(["---"] * 4),
-        *map(table_row, rows),
+        *map(table_row, claims),
         "",
     ]
 

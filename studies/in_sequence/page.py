@@ -62,13 +62,13 @@ _SEEDS = (
 def in_sequence(results: Sequence[CellResult]) -> str:
     """The page."""
     paths = (MEDIUM, LARGE_LOSSY, WIFI)
-    found = {path.name: rows(results, path) for path in paths}
+    rows_by_path = {path.name: rows(results, path) for path in paths}
     lines = [
         "# Paths in sequence: proxies that split TCP, and QUIC from end to end",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_summary([(path, found[path.name]) for path in paths if found[path.name]]),
+        *_summary([(path, rows_by_path[path.name]) for path in paths if rows_by_path[path.name]]),
         f"The document is {SOURCE}.",
         "A satellite is one segment of a path. TCP answers to segments that differ with proxies on both sides of it.",
         "These split each connection into three. The document takes the times of TCP with them as objectives for QUIC,",
@@ -89,16 +89,16 @@ def in_sequence(results: Sequence[CellResult]) -> str:
         "",
     ]
     for path in paths:
-        lines += _path(found[path.name], path)
+        lines += _path(rows_by_path[path.name], path)
     lines += _claims(results)
-    lines += _parameters(found[MEDIUM.name])
+    lines += _parameters(rows_by_path[MEDIUM.name])
     return "\n".join(lines)
 
 
-def _summary(found: Sequence[tuple[Path, list[Row]]]) -> list[str]:
+def _summary(measured: Sequence[tuple[Path, list[Row]]]) -> list[str]:
     """Which pairs of QUIC, and which proxies, meet all objectives; an item a path that has runs of them."""
     pairs, proxies = (
-        [(path.title, mine) for path, own in found if (mine := [row for row in own if row.kind == kind])]
+        [(path.title, mine) for path, own in measured if (mine := [row for row in own if row.kind == kind])]
         for kind in ("quic", "tcp split")
     )
     blocks = (
@@ -114,16 +114,16 @@ def _summary(found: Sequence[tuple[Path, list[Row]]]) -> list[str]:
     return [line for head, items in blocks if items for line in (head, "", *items, "")]
 
 
-def _path(found: list[Row], path: Path) -> list[str]:
+def _path(path_rows: list[Row], path: Path) -> list[str]:
     lines = [f"## {path.title[0].upper()}{path.title[1:]}", "", f"The document: {path.statement}", ""]
-    if not found:
+    if not path_rows:
         return [*lines, "No runs are stored.", ""]
     head = ["", *(f"{size}, s" for size in _SHOWN), *(f"{size} from the first byte, s" for size in _SHOWN), "n"]
-    limits = bounds(found[0])
+    limits = bounds(path_rows[0])
     lines += [table_row(head), table_row(["---", *["---:"] * 7])]
     lines.append(table_row(["*objective*", *(f"{limits[size]:g}" for size in SIZES), *["–"] * 3, ""]))
-    lines += [_row(row) for row in found]
-    lines += ["", *_verdicts(found), ""]
+    lines += [_row(row) for row in path_rows]
+    lines += ["", *_verdicts(path_rows), ""]
     return lines
 
 
@@ -137,19 +137,19 @@ def _spans(row: Row) -> tuple[dict[str, Interval | None], dict[str, Interval | N
     return {size: row.seconds(size) for size in SIZES}, {size: row.since_data(size) for size in SIZES}
 
 
-def _verdicts(found: list[Row]) -> list[str]:
+def _verdicts(path_rows: list[Row]) -> list[str]:
     """Who meets all objectives, on either clock, an item a kind; QUIC's has one. Then who is not decided."""
-    said = []
+    texts = []
     for kind, word in _KINDS.items():
-        mine = [row for row in found if row.kind == kind]
+        mine = [row for row in path_rows if row.kind == kind]
         if mine and kind == "quic":
-            said.append(f"{word}: {_names_meeting(mine)} from the first packet on.")
+            texts.append(f"{word}: {_names_meeting(mine)} from the first packet on.")
         elif mine:
-            said.append(
+            texts.append(
                 f"{word}: {_names(mine, 0)} from the first packet on, {_names(mine, 1)} from the first byte on."
             )
-    lines = ["These rows meet all three objectives:", "", *(f"* {text}" for text in said)] if said else []
-    return [*lines, *(f"\n{text}." for text in _undecided([row for row in found if row.kind == "quic"]))]
+    lines = ["These rows meet all three objectives:", "", *(f"* {text}" for text in texts)] if texts else []
+    return [*lines, *(f"\n{text}." for text in _undecided([row for row in path_rows if row.kind == "quic"]))]
 
 
 def _names_meeting(pairs: Sequence[Row]) -> str:
@@ -163,17 +163,17 @@ def _undecided(pairs: Sequence[Row]) -> list[str]:
     return [f"Not decided: {', '.join(names)}"] if names else []
 
 
-def _names(found: list[Row], clock: int) -> str:
-    meet = [row for row in found if len(met(row, _spans(row)[clock])) == len(SIZES)]
+def _names(path_rows: list[Row], clock: int) -> str:
+    meet = [row for row in path_rows if len(met(row, _spans(row)[clock])) == len(SIZES)]
     return ", ".join(row.name.removeprefix("TCP, ").removeprefix("HTTPS, ") for row in meet) or "none"
 
 
 def claim_rows(results: Sequence[CellResult]) -> list[list[str]]:
     """The document's claims: path, claim, what the runs show, and the verdict."""
-    told = []
+    claims = []
     for path in (MEDIUM, LARGE_LOSSY):
-        found = rows(results, path)
-        by_name = {row.name: row for row in found}
+        path_rows = rows(results, path)
+        by_name = {row.name: row for row in path_rows}
         for name in ("C", "D"):
             row = by_name.get(f"TCP, proxies {name}")
             if row is None:
@@ -181,17 +181,17 @@ def claim_rows(results: Sequence[CellResult]) -> list[list[str]]:
             inside = met(row, _spans(row)[1])
             verdict = "borne out" if len(inside) == len(SIZES) else f"within for {_listed(inside)}"
             times = ", ".join(span_text(span) for span in _spans(row)[1].values())
-            told.append([path.title, f"proxies {name} are where the objectives come from", f"{times} s", verdict])
+            claims.append([path.title, f"proxies {name} are where the objectives come from", f"{times} s", verdict])
         for protocol in ("TCP", "HTTPS"):
             base, best = by_name.get(f"{protocol}, no proxy (cubic)"), by_name.get(f"{protocol}, proxies D")
             if base is not None and best is not None:
                 claim = f"transmission is faster with proxies ({protocol}, D)"
-                told.append([path.title, claim, _gains(base, best), "see the figures"])
+                claims.append([path.title, claim, _gains(base, best), "see the figures"])
         answer = judge_claim(ONLY_PICOQUIC[path.name], results)
         if answer.status != "not run":
             counts = answer.text.removeprefix(f"{answer.status}: ")
-            told.append([path.title, ONLY, counts, answer.status])
-    return told
+            claims.append([path.title, ONLY, counts, answer.status])
+    return claims
 
 
 def _claims(results: Sequence[CellResult]) -> list[str]:
@@ -221,17 +221,17 @@ def _listed(sizes: Sequence[str]) -> str:
 
 def _gains(base: Row, best: Row) -> str:
     """How many times faster each size came."""
-    said = []
+    gains = []
     for size in SIZES:
         slow, fast = base.seconds(size), best.seconds(size)
         if slow is not None and fast is not None:
-            said.append(f"{size.replace('MB', ' MB')}: {number_text(slow.median)} → {number_text(fast.median)} s")
-    return ", ".join(said)
+            gains.append(f"{size.replace('MB', ' MB')}: {number_text(slow.median)} → {number_text(fast.median)} s")
+    return ", ".join(gains)
 
 
-def _parameters(found: list[Row]) -> list[str]:
+def _parameters(path_rows: list[Row]) -> list[str]:
     """What the pairs' endpoints were seen to do, of their first runs."""
-    pairs = [row for row in found if row.kind == "quic"]
+    pairs = [row for row in path_rows if row.kind == "quic"]
     if not pairs:
         return []
     lines = [

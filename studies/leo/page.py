@@ -30,14 +30,14 @@ _COLUMNS = (
 
 def low_orbit(results: Sequence[CellResult]) -> str:
     """The page."""
-    found = stacks(results)
+    measured = stacks(results)
     return "\n".join(
         [
             "# Downloads over a low orbit",
             "",
             "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
             "",
-            *(_sentences(found) if found else []),
+            *(_sentences(measured) if measured else []),
             "Each stack downloads from itself for 60 s over the profile `leo`, which is synthetic.",
             f"The link has 100 Mbit/s and 40 ms at first. Every 15 s {RECONFIGURATION} (`{HANDOVERS}`).",
             f"The columns *without* have the same link as it is at first (`{STEADY}`).",
@@ -49,14 +49,14 @@ def low_orbit(results: Sequence[CellResult]) -> str:
             "A *spurious loss* is a packet that its sender took for lost, and that came.",
             "You see no row of tquic: after 4 s its endpoints need more memory than a lab in virtual time has.",
             "",
-            *(_table(found) if found else ["No runs are stored.", ""]),
+            *(_table(measured) if measured else ["No runs are stored.", ""]),
         ]
     )
 
 
-def _table(found: Sequence[Stack]) -> list[str]:
+def _table(measured: Sequence[Stack]) -> list[str]:
     head = [table_row(_COLUMNS), table_row(["---", *["---:"] * (len(_COLUMNS) - 1)])]
-    return [*head, *(table_row(_row(stack)) for stack in found), ""]
+    return [*head, *(table_row(_row(stack)) for stack in measured), ""]
 
 
 def _row(stack: Stack) -> list[str]:
@@ -75,10 +75,10 @@ def _row(stack: Stack) -> list[str]:
     ]
 
 
-def _sentences(found: Sequence[Stack]) -> list[str]:
+def _sentences(measured: Sequence[Stack]) -> list[str]:
     """What the table says: of goodput, of recovery, of spurious losses; at most six sentences."""
     sentences = []
-    used = sorted(((stack.use.median, stack) for stack in found if stack.use is not None), key=lambda item: -item[0])
+    used = sorted(((stack.use.median, stack) for stack in measured if stack.use is not None), key=lambda item: -item[0])
     if used:
         (most_used, first), (least_used, last) = used[0], used[-1]
         steady = [stack.steady_use.median for _, stack in used if stack.steady_use is not None]
@@ -89,17 +89,17 @@ def _sentences(found: Sequence[Stack]) -> list[str]:
             f"The middle of {len(used)} stacks uses {statistics.median(share for share, _ in used):.1%}{beside}.",
         ]
     timed = sorted(
-        ((stack.recovery.median, stack) for stack in found if stack.recovery is not None), key=lambda item: item[0]
+        ((stack.recovery.median, stack) for stack in measured if stack.recovery is not None), key=lambda item: item[0]
     )
     if timed:
         (soonest, first), (latest, last) = timed[0], timed[-1]
-        never = [stack.name for stack in found if stack.unrecovered > 0]
+        never = [stack.name for stack in measured if stack.unrecovered > 0]
         rest = f" Sometimes the next outage comes before the link is full: {format_list(never)}." if never else ""
         sentences.append(
             f"After an outage of up to {LONGEST_OUTAGE:g} ms {first.name} fills the link again within "
             f"{number_text(soonest)} ms, and {last.name} within {number_text(latest)} ms.{rest}"
         )
-    counted = [stack for stack in found if stack.spurious is not None]
+    counted = [stack for stack in measured if stack.spurious is not None]
     if counted:
         wrong = [stack for stack in counted if stack.spurious is not None and stack.spurious.median > 0]
         most = max(wrong, key=lambda stack: stack.spurious.median if stack.spurious else 0.0, default=None)

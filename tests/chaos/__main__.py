@@ -44,10 +44,11 @@ def main(
     chosen = [fault for fault in schedule(possible, faults, seed) if _wanted(fault, only, engine, kind)]
     if not chosen:
         print(f"none of the {faults} faults of this schedule is one of these", file=sys.stderr)
-    if plan or not chosen:
+        raise typer.Exit(2)
+    if plan:
         for planned in chosen:
             print(f"{planned.number:4d}  {planned.name}")
-        raise typer.Exit(0 if chosen else 2)
+        raise typer.Exit(0)
     begun = time.monotonic()
     chaos = Chaos(ground or ROOT / ".state" / f"chaos-{os.getpid()}")
     engines: list[EngineName] = sorted({fault.kind.engine for fault in chosen}, reverse=True)

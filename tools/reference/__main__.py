@@ -107,17 +107,16 @@ def run_campaign(
         todo = () if plan else chosen
         failures: list[EngineError] = []
         try:
-            for number, share in enumerate(todo, 1):
+            for share in todo:
                 try:
                     results = campaign.work(share, options, progress)
                 except EngineError as error:
                     console().print(f"{share.name}: {error}", soft_wrap=True, markup=False)
                     failures.append(error)
-                    results = []
-                _print_published(campaign.publish(results, behind_figures, last=number == len(todo)))
-        except KeyboardInterrupt:
+                else:
+                    _print_published(campaign.publish(results, behind_figures, last=False))
+        finally:
             _print_published(campaign.publish([], behind_figures, last=True))
-            raise
         if tidy:
             unasked = campaign.unrequested(progress)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
