@@ -150,7 +150,7 @@ def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Ph
         Span(scenario.title, strong=True),
         " (",
         Span(scenario.name, code=True),
-        f", engine {results[0].cell.engine}). {settings}A figure is the median [interval] of n runs{seconds}.{effort}",
+        f", engine {results[0].cell.engine}). {settings}Median [interval] of n runs{seconds}.{effort}",
     )
 
 
