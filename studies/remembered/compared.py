@@ -29,8 +29,8 @@ class Mechanism:
     @property
     def title(self) -> str:
         """For people."""
-        told = "0-RTT" if self.early_data != "off" else "resumed"
-        return told if self.seed == "off" else f"{told}, {self.seed}"
+        handshake = "0-RTT" if self.early_data != "off" else "resumed"
+        return handshake if self.seed == "off" else f"{handshake}, {self.seed}"
 
     @property
     def order(self) -> tuple[str, bool, bool, str]:
@@ -41,12 +41,12 @@ class Mechanism:
 def mechanism(result: CellResult) -> Mechanism:
     """Of a cell. What nobody asked for is what the server does by default."""
     cell = result.cell
-    seed = cell.parameters.get("server.bdp_seed", _untold(cell.server, "server", "bdp_seed"))
-    early = cell.parameters.get("client.zero_rtt", _untold(cell.client, "client", "zero_rtt"))
+    seed = cell.parameters.get("server.bdp_seed", _default(cell.server, "server", "bdp_seed"))
+    early = cell.parameters.get("client.zero_rtt", _default(cell.client, "client", "zero_rtt"))
     return Mechanism(cell.server.name, str(seed or "off"), str(early or "off"))
 
 
-def _untold(implementation: Implementation, role: Role, parameter: str) -> object:
+def _default(implementation: Implementation, role: Role, parameter: str) -> object:
     """What it does when nobody asks; None where its manifest does not say."""
     setting = implementation.setting(role, parameter)
     return None if setting is None else setting.default
@@ -54,8 +54,8 @@ def _untold(implementation: Implementation, role: Role, parameter: str) -> objec
 
 def by_mechanism(results: Sequence[CellResult], scenario: str) -> dict[Mechanism, CellResult]:
     """The cells of a scenario in virtual time, those that remember less first."""
-    found = {mechanism(result): result for result in measured_cells(results, scenario) if result.cell.virtual_time}
-    return dict(sorted(found.items(), key=lambda item: item[0].order))
+    cells = {mechanism(result): result for result in measured_cells(results, scenario) if result.cell.virtual_time}
+    return dict(sorted(cells.items(), key=lambda item: item[0].order))
 
 
 def completed(result: CellResult) -> dict[int, MeasuredRun]:
@@ -87,28 +87,28 @@ def against_first(result: CellResult) -> Interval | None:
     return spread([again / first for again, first in pairs if again is not None and first])
 
 
-def against(one: CellResult, other: CellResult, metric: str, flow: int, transfer: Transfer) -> Interval | None:
+def against(result: CellResult, base: CellResult, metric: str, flow: int, transfer: Transfer) -> Interval | None:
     """A metric of one cell per that of another, repetition by repetition."""
-    return spread([ours / base for ours, base in _pairs(one, other, metric, flow, transfer)])
+    return spread([mine / its for mine, its in _pairs(result, base, metric, flow, transfer)])
 
 
-def harmed(one: CellResult, other: CellResult, flow: int) -> Interval | None:
+def harmed(result: CellResult, base: CellResult, flow: int) -> Interval | None:
     """What a flow's throughput loses with one mechanism beside it against another, repetition by repetition."""
-    pairs = _pairs(one, other, "mean_throughput", flow, None)
-    return spread([harm(base, ours, more_is_better=True) for ours, base in pairs])
+    pairs = _pairs(result, base, "mean_throughput", flow, None)
+    return spread([harm(its, mine, more_is_better=True) for mine, its in pairs])
 
 
 def _pairs(
-    one: CellResult, other: CellResult, metric: str, flow: int, transfer: Transfer | None
+    result: CellResult, base: CellResult, metric: str, flow: int, transfer: Transfer | None
 ) -> list[tuple[float, float]]:
     """A metric of two cells in the repetitions in which both have it, the second's more than nothing."""
-    mine, theirs = completed(one), completed(other)
+    runs, base_runs = completed(result), completed(base)
     values = [
-        (measured.value(metric, flow, transfer), theirs[number].value(metric, flow, transfer))
-        for number, measured in mine.items()
-        if number in theirs
+        (measured.value(metric, flow, transfer), base_runs[number].value(metric, flow, transfer))
+        for number, measured in runs.items()
+        if number in base_runs
     ]
-    return [(ours, base) for ours, base in values if ours is not None and base is not None and base > 0]
+    return [(mine, its) for mine, its in values if mine is not None and its is not None and its > 0]
 
 
 def seen(result: CellResult, parameter: str) -> list[float | str]:

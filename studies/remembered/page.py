@@ -32,14 +32,16 @@ def remembered(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
+        *_findings(results),
         f"A client comes back after a pause and downloads the same again. {SOURCE},",
-        "lets a sender jump to half of the capacity that an earlier connection to the same client saw, once an initial",
-        "window has arrived in a round trip like the saved one; it paces the jump, waits for it to be validated, and",
-        "retreats at a loss. quinn's server does so here with CUBIC inside (`bdp_seed: careful-resume`); picoquic's",
-        "has ways of its own; all others remember a TLS session, and the round trip that 0-RTT saves is all they win.",
-        "Of each, client and server are the same. The *first* connection remembers nothing, and what stands under",
-        "*repeat / first* is over pairs of the same run. *Start* is how much the second connection sends in its first",
-        "two round trips of data, per what the first sent in its own. Figures are medians and intervals.",
+        "lets a sender jump to half of the capacity that an earlier connection saw. It may do so once an initial window has",
+        "arrived in a round trip like the saved one. It paces the jump, waits for it to be validated, and retreats at a",
+        "loss. quinn's server does so here with CUBIC inside (`bdp_seed: careful-resume`). picoquic's has ways of its own.",
+        "All others remember a TLS session, and gain no more than the round trip that 0-RTT saves.",
+        "",
+        "Client and server are of the same implementation. The *first* connection remembers nothing, and *repeat / first*",
+        "compares the two of one run. *Start* compares what both send in their first two round trips of data.",
+        "Figures are medians and intervals.",
         "",
         "## The same path again",
         "",
@@ -52,13 +54,47 @@ def remembered(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
-def _alike(found: Mapping[Mechanism, CellResult], title: str) -> list[str]:
+def _findings(results: Sequence[CellResult]) -> list[str]:
+    """What the page shows, first: the best with a seed and without, and the worst for the other flow."""
+    gains = [
+        (span, mechanism, title)
+        for scenario, title in ALIKE.items()
+        for mechanism, result in by_mechanism(results, scenario).items()
+        if (span := against_first(result)) is not None
+    ]
+    lines = []
+    for seeded, words in ((True, "With a saved capacity"), (False, "Without one")):
+        ranked = sorted((gain for gain in gains if (gain[1].seed != "off") == seeded), key=lambda gain: gain[0].median)
+        if ranked:
+            span, mechanism, title = ranked[0]
+            lines.append(
+                f"* {words}, the most is gained by {mechanism.server} ({mechanism.title}) over {title}: "
+                f"{span_text(span)} of the first connection's time."
+            )
+    taken = by_mechanism(results, TAKEN)
+    harms = [
+        (span, mechanism)
+        for mechanism, result in taken.items()
+        if mechanism.seed != "off"
+        and (plain := _plain(taken, mechanism)) is not None
+        and (span := harmed(result, plain, OTHER)) is not None
+    ]
+    if harms:
+        span, mechanism = max(harms, key=lambda pair: pair[0].median)
+        lines.append(
+            f"* Another flow that took the capacity meanwhile loses {span_text(span)} of its throughput at most, "
+            f"beside {mechanism.server} ({mechanism.title})."
+        )
+    return [*lines, ""] if lines else []
+
+
+def _alike(cells: Mapping[Mechanism, CellResult], title: str) -> list[str]:
     head = [f"### {title}", ""]
-    if not found:
+    if not cells:
         return [*head, "No runs are stored.", ""]
     columns = ["server", "second connection", "runs", "first, s", "repeat, s", "repeat / first", "start", "phases"]
     rows = [table_row(columns), table_row(["---", "---", *["---:"] * 5, "---"])]
-    for mechanism, result in found.items():
+    for mechanism, result in cells.items():
         rows.append(
             table_row(
                 [
@@ -85,8 +121,8 @@ def _courses(result: CellResult) -> str:
 def _changed(results: Sequence[CellResult]) -> list[str]:
     rows = []
     for change in CHANGED:
-        found = by_mechanism(results, change.scenario)
-        rows += [_change(change, found, mechanism) for mechanism in found if mechanism.seed != "off"]
+        cells = by_mechanism(results, change.scenario)
+        rows += [_change(change, cells, mechanism) for mechanism in cells if mechanism.seed != "off"]
     if not rows:
         return ["No runs are stored.", ""]
     columns = [
@@ -102,7 +138,7 @@ def _changed(results: Sequence[CellResult]) -> list[str]:
     ]
     reasons = [f"* {change.title} (`{change.scenario}`): {change.why}." for change in CHANGED]
     return [
-        "Under *by the RFC* is what Careful Resume is to do, and why:",
+        "The column *by the RFC* says how Careful Resume should behave. The reasons:",
         "",
         *reasons,
         "",
@@ -113,14 +149,14 @@ def _changed(results: Sequence[CellResult]) -> list[str]:
     ]
 
 
-def _change(change: Change, found: Mapping[Mechanism, CellResult], one: Mechanism) -> list[str]:
-    result, plain = found[one], _plain(found, one)
+def _change(change: Change, cells: Mapping[Mechanism, CellResult], mechanism: Mechanism) -> list[str]:
+    result, plain = cells[mechanism], _plain(cells, mechanism)
     drops = spread([measured.value("queue_drops_to_client", None, "repeat") for measured in completed(result).values()])
-    careful = one.seed == _CAREFUL
+    careful = mechanism.seed == _CAREFUL
     return [
         change.title,
-        one.server,
-        one.title,
+        mechanism.server,
+        mechanism.title,
         change.expected if careful else "",
         (_courses(result) or "not observed") if careful else "",
         _start(result),
@@ -136,24 +172,24 @@ def _start(result: CellResult) -> str:
     return "–" if span is None else f"× {span_text(span)}"
 
 
-def _plain(found: Mapping[Mechanism, CellResult], one: Mechanism) -> CellResult | None:
+def _plain(cells: Mapping[Mechanism, CellResult], mechanism: Mechanism) -> CellResult | None:
     """The same without a seed."""
-    return found.get(Mechanism(one.server, "off", one.early_data))
+    return cells.get(Mechanism(mechanism.server, "off", mechanism.early_data))
 
 
-def _other(found: Mapping[Mechanism, CellResult]) -> list[str]:
+def _other(cells: Mapping[Mechanism, CellResult]) -> list[str]:
     rows = []
-    for one, result in found.items():
-        plain = _plain(found, one)
+    for mechanism, result in cells.items():
+        plain = _plain(cells, mechanism)
         runs = completed(result).values()
         rows.append(
             [
-                one.server,
-                one.title,
+                mechanism.server,
+                mechanism.title,
                 span_text(times(result, "repeat")),
                 span_text(spread([measured.value("mean_throughput", OTHER) for measured in runs])),
                 span_text(spread([measured.value("retransmissions", OTHER) for measured in runs])),
-                "–" if plain is None or one.seed == "off" else span_text(harmed(result, plain, OTHER)),
+                "–" if plain is None or mechanism.seed == "off" else span_text(harmed(result, plain, OTHER)),
             ]
         )
     if not rows:
@@ -163,8 +199,8 @@ def _other(found: Mapping[Mechanism, CellResult]) -> list[str]:
         "## What the jump costs another flow",
         "",
         f"In `{TAKEN}` a second client has the link to itself when the first one comes back. *Harm* is the share of",
-        "its mean throughput, from its start to its end, that it loses against the same repetition in which the repeat",
-        "has no seed (R. Ware et al., HotNets 2019); *sent again* are its packets that were declared lost.",
+        "its mean throughput that it loses. The same repetition without a seed is the base (R. Ware et al., HotNets 2019).",
+        "*Sent again* are its packets that were declared lost.",
         "",
         table_row(columns),
         table_row(["---", "---", *["---:"] * 4]),
