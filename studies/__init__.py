@@ -35,3 +35,9 @@ def extremes_text(
     """The least and the largest of medians, each with its name: '2 (a) to 3 (b)'; one where all are alike."""
     ends = (choose(spans, key=lambda name: spans[name].median) for choose in (min, max))
     return " to ".join(dict.fromkeys(pattern.format(text(spans[name]), name) for name in ends))
+
+
+def per(span: Interval, base: float) -> Interval:
+    """An interval in units of a number above 0."""
+    ends = {name: getattr(span, name) / base for name in ("median", "low", "high")}
+    return span.model_copy(update=ends)

@@ -40,10 +40,12 @@ class Axis:
     """Where a dashed line stands."""
 
 
-def draw_rows(marks: Sequence[Mark], axis: Axis, title: str, notes: Sequence[str]) -> dict[str, Any] | None:
-    """Vega-Lite of medians and intervals; None without marks. Rows and cases (at most four) are in the order of marks.
+def draw_rows(
+    marks: Sequence[Mark], axis: Axis, title: str, notes: Sequence[str], cases: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """Vega-Lite of medians and intervals; None without marks. Rows are in the order of marks.
 
-    A row whose value is infinite says so at its end.
+    `cases`: at most four, in order; by default as marks have them. A row whose value is infinite says so at its end.
     """
     if not marks:
         return None

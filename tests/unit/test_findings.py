@@ -13,6 +13,8 @@ from harness.outcome import Outcome
 from harness.stats.intervals import interval
 from studies import FIGURE, extremes_text
 from studies.charts import Axis, Mark, draw_rows
+from studies.media.page import media
+from studies.web.page import web
 from tests.unit.study_results import results_of
 from tools.reference.study_pages import studies, study_page
 
@@ -66,3 +68,32 @@ def test_a_row_without_an_end_says_so() -> None:
     assert {"row": "a", "text": "never ends: up"} in rows
     assert all(row["row"] == "b" and row["high"] <= 2.0 for row in rows if "high" in row)
     assert draw_rows([], axis, "T", []) is None
+
+
+def test_videos_and_calls_are_found() -> None:
+    page = media(
+        [
+            *results_of("media/video-sd", "quic-go", "quiche", {"startup_time": 5.0, "stalls": 0.0}),
+            *results_of("media/video-sd", "quic-go", "quinn", {"startup_time": 6.0, "stalls": 1.0}),
+            *results_of("media/call-alone", "quinn", "quinn", {"datagram_delay_p95": 10.0}),
+        ]
+    )
+    assert "1 of 2 play 2.5 Mbit/s." in page
+    assert "At 2.5 Mbit/s a video starts after 5 s (quic-go → quiche, h3) to 6 s (quic-go → quinn, h3)." in page
+    assert "95 % of a call's datagrams come within 10 ms (idle), in the middle of the pairs." in page
+
+
+def test_pages_loaded_over_quic_stand_beside_tcp() -> None:
+    loads = [
+        *results_of("web/geo", "quic-go", "quiche", {"page_load": 2.0, "loaded_style": 1.0}),
+        *results_of("web/geo", "quic-go", "quinn", {"page_load": 4.0, "loaded_style": 3.0}),
+        *results_of("web/geo", "go-https", "https", {"page_load": 3.0, "loaded_style": 2.0}),
+    ]
+    page = web(loads)
+    assert (
+        "the fastest pair, quic-go → quiche, takes 2 s, HTTPS over TCP takes 3 s and 1 of 2 pairs of QUIC are" in page
+    )
+    # One server with priorities and one without cannot tell.
+    assert "* Priorities:" not in page
+    more = results_of("web/geo", "quic-go", "s2n-quic", {"page_load": 4.0, "loaded_style": 5.0})
+    assert "1 server with them and 2 without differ by a factor of" in web([*loads, *more])
