@@ -8,7 +8,15 @@ ask stands here, so that all pages give one answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from harness.evaluation.objective_claim import OnlyClaim, Pair
+from harness.outcome import Interval
+from harness.report.numbers import span_text
+
+#: A line of a page: its first figure takes this place. Readers of Markdown do not show it where nothing is drawn.
+FIGURE: Final = "[figure]: #"
 
 #: The pairs of N. Kuhn's slides (Updates on QUIC Over In-sequence Paths with Different Characteristics) that run here:
 #: the one that is said to meet the objectives, and the others. The slides' h2o server is not run.
@@ -19,3 +27,17 @@ ONLY_PICOQUIC = {
     "medium": OnlyClaim(("satellite/medium", "in-sequence/quic-medium"), MEETING_PAIR, _OTHER_PAIRS),
     "large-lossy": OnlyClaim(("satellite/large-lossy", "in-sequence/quic-large-lossy"), MEETING_PAIR, _OTHER_PAIRS),
 }
+
+
+def extremes_text(
+    spans: Mapping[str, Interval], pattern: str = "{} ({})", text: Callable[[Interval], str] = span_text
+) -> str:
+    """The least and the largest of medians, each with its name: '2 (a) to 3 (b)'; one where all are alike."""
+    ends = (choose(spans, key=lambda name: spans[name].median) for choose in (min, max))
+    return " to ".join(dict.fromkeys(pattern.format(text(spans[name]), name) for name in ends))
+
+
+def per(span: Interval, base: float) -> Interval:
+    """An interval in units of a number above 0."""
+    ends = {name: getattr(span, name) / base for name in ("median", "low", "high")}
+    return span.model_copy(update=ends)

@@ -10,3 +10,5 @@ SCENARIOS = tuple(PATHS)
 TCP = "https"
 #: The congestion control of the TCP beside which the page's senders run.
 TCP_CONTROLLER = "cubic"
+#: From this share of what TCP leaves to TCP on, a sender harms it no more than TCP does. RFC 9743 §5.1 has no number.
+HARMLESS = 0.8

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.studies import controller_of, measured_cells, shared_throughputs
-from studies.coexistence.claims import TCP_CONTROLLER
+from studies.coexistence.claims import TCP, TCP_CONTROLLER
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Contest:
     """Mean delay of the queue, ms."""
 
     @property
+    def title(self) -> str:
+        """For people: 'nginx (reno)'."""
+        return f"{self.server} ({self.controller})" if self.controller else self.server
+
+    @property
     def share(self) -> float:
         """The sender's part of what both have."""
         return self.own.median / (self.own.median + self.tcp.median)
@@ -41,6 +46,24 @@ def contests(results: Sequence[CellResult], scenario: str) -> list[Contest]:
         if result.cell.virtual_time and (contest := _contest(result)) is not None
     ]
     return sorted(rows, key=lambda row: (-row.share, row.server))
+
+
+def left_to_tcp(rows: Sequence[Contest]) -> dict[Contest, Interval]:
+    """Contest → what TCP has, as a part of what it has beside another TCP. Empty where TCP has nothing there."""
+    base = next((row.tcp for row in rows if row.server == TCP and row.tcp.low > 0), None)
+    if base is None:
+        return {}
+    # The ends are the worst and the best that both intervals allow: the two are of other runs.
+    return {
+        row: Interval(
+            n=row.tcp.n,
+            median=row.tcp.median / base.median,
+            low=row.tcp.low / base.high,
+            high=row.tcp.high / base.low,
+            coverage=row.tcp.coverage * base.coverage,
+        )
+        for row in rows
+    }
 
 
 def _contest(result: CellResult) -> Contest | None:

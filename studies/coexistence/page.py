@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
-from studies.coexistence.claims import PATHS, TCP
-from studies.coexistence.compared import Contest, contests
+from studies import FIGURE, extremes_text
+from studies.coexistence.claims import HARMLESS, PATHS, TCP
+from studies.coexistence.compared import Contest, contests, left_to_tcp
 
 _HEAD = ("server", "controller", "its Mbit/s", "TCP's Mbit/s", "its share", "Jain's index", "of TCP's own", "queue, ms")
-#: From this share of what TCP leaves to TCP on, a sender harms it no more than TCP does. RFC 9743 §5.1 has no number.
-HARMLESS = 0.8
 
 
 def coexistence(results: Sequence[CellResult]) -> str:
@@ -22,6 +22,9 @@ def coexistence(results: Sequence[CellResult]) -> str:
         "# Beside TCP CUBIC",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        *_findings(results),
+        FIGURE,
         "",
         "```",
         f"harness run {scenario} --servers picoquic --engine virtual",
@@ -37,6 +40,25 @@ def coexistence(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
+def _findings(results: Sequence[CellResult]) -> list[str]:
+    """On each path: who leaves TCP least and most, and how many leave it less than is harmless."""
+    lines = []
+    for name, path in PATHS.items():
+        spans = {row.title: span for row, span in left_to_tcp(contests(results, name)).items() if row.server != TCP}
+        if spans:
+            harmful = sum(span.median < HARMLESS for span in spans.values())
+            lines.append(
+                f"* {path}: {harmful} of {len(spans)} senders leave TCP less than {HARMLESS:.0%} of what it has "
+                f"beside another TCP. It has {extremes_text(spans, '{} beside {}', _share_text)}."
+            )
+    return [*lines, ""] if lines else []
+
+
+def _share_text(span: Interval) -> str:
+    ends = f"{span.low:.0%}", f"{span.high:.0%}"
+    return f"{span.median:.0%}" if span.n == 1 or ends[0] == ends[1] else f"{span.median:.0%} [{', '.join(ends)}]"
+
+
 def _path(path: str, rows: Sequence[Contest]) -> Iterator[str]:
     yield f"## {path}"
     yield ""
@@ -46,18 +68,16 @@ def _path(path: str, rows: Sequence[Contest]) -> Iterator[str]:
         return
     yield table_row(_HEAD)
     yield table_row(["---", "---", *["---:"] * (len(_HEAD) - 2)])
-    base = next((row.tcp.median for row in rows if row.server == TCP), None)
+    shares = left_to_tcp(rows)
     for row in rows:
-        yield table_row(_row(row, base))
+        yield table_row(_row(row, shares.get(row)))
     yield ""
 
 
-def _row(row: Contest, base: float | None) -> list[str]:
-    left = "–"
-    if base:
-        left = f"{row.tcp.median / base:.0%}"
-        if row.tcp.median < HARMLESS * base:
-            left = f"**{left}**"
+def _row(row: Contest, share: Interval | None) -> list[str]:
+    left = "–" if share is None else f"{share.median:.0%}"
+    if share is not None and share.median < HARMLESS:
+        left = f"**{left}**"
     return [
         row.server,
         row.controller or "–",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.planning.endpoint_config import application_protocol
+from harness.formatting import format_list
 from harness.report.markdown import table_row
-from harness.report.numbers import span_text
-from harness.report.studies import measured_cells
+from harness.report.numbers import number_text, span_text
+from studies import FIGURE, extremes_text
 from studies.media.claims import CALL, CALL_ALONE, RUNGS, SOURCES
+from studies.media.compared import cells_of, in_virtual_time, is_smooth, pair_text, spans_of
 
 _SHARES = ("p50", "p95", "max")
 
@@ -20,6 +22,9 @@ def media(results: Sequence[CellResult]) -> str:
         "# A video",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        *_findings(results),
+        FIGURE,
         "",
         "A player fetches fifteen segments of 4 s over a small GEO access (10/2 Mbit/s, 650 ms).",
         "It fetches one after the other, and none more than 12 s before it is due.",
@@ -48,15 +53,34 @@ def media(results: Sequence[CellResult]) -> str:
     return "\n".join([*lines, *(_calls(results) or ["No runs are stored."]), ""])
 
 
+def _findings(results: Sequence[CellResult]) -> list[str]:
+    """Who plays which video, the startup at the highest that plays; the other sources; calls by their queue."""
+    lines = []
+    videos = {rate: cells_of(results, scenario) for scenario, rate in RUNGS.items()}
+    played = {rate: sum(is_smooth(result) for result in cells.values()) for rate, cells in videos.items() if cells}
+    if played:
+        texts = [f"{count} of {len(videos[rate])} play {rate:g} Mbit/s" for rate, count in played.items()]
+        lines.append(f"* Pairs that play a video without a stall: {format_list(texts)}.")
+        best = max((rate for rate, count in played.items() if count), default=min(played))
+        if startups := spans_of(videos[best], "startup_time"):
+            lines.append(f"* At {best:g} Mbit/s a video starts after {extremes_text(startups, '{} s ({})')}.")
+    for scenario, source in SOURCES.items():
+        if late := spans_of(cells_of(results, scenario), "response_time_p95"):
+            lines.append(f"* {source}: 95 % of responses come within {extremes_text(late, '{} ms ({})')}.")
+    delays: dict[str, list[float]] = {}
+    for scenario in (CALL_ALONE, CALL):
+        for result in in_virtual_time(results, scenario):
+            if (span := result.interval("datagram_delay_p95", 0, "first")) is not None:
+                delays.setdefault(_queue(result), []).append(span.median)
+    if delays:
+        texts = [f"{number_text(statistics.median(values))} ms ({queue})" for queue, values in delays.items()]
+        lines.append(f"* 95 % of a call's datagrams come within {format_list(texts)}, in the middle of the pairs.")
+    return [*lines, ""] if lines else []
+
+
 def _videos(results: Sequence[CellResult]) -> list[str]:
-    cells = [
-        (scenario, result)
-        for scenario in RUNGS
-        for result in measured_cells(results, scenario)
-        if result.cell.virtual_time
-    ]
-    pairs = sorted({_pair(result) for _, result in cells})
-    by_pair = {(scenario, _pair(result)): result for scenario, result in cells}
+    by_rung = {scenario: cells_of(results, scenario) for scenario in RUNGS}
+    pairs = sorted({pair for cells in by_rung.values() for pair in cells})
     if not pairs:
         return []
     columns = [name for rate in RUNGS.values() for name in (f"{rate:g} Mbit/s: startup, s", "stalls", "stalled, s")]
@@ -65,13 +89,13 @@ def _videos(results: Sequence[CellResult]) -> list[str]:
     for pair in pairs:
         row, smooth = [pair], ""
         for scenario, rate in RUNGS.items():
-            result = by_pair.get((scenario, pair))
+            result = by_rung[scenario].get(pair)
             if result is None:
                 row += ["–"] * 3
                 continue
             spans = [result.interval(metric, 0, "first") for metric in ("startup_time", "stalls", "stalled_time")]
             row += map(span_text, spans)
-            if spans[1] is not None and spans[1].high == 0:
+            if is_smooth(result):
                 smooth = f"{rate:g} Mbit/s"
         lines.append(table_row([*row, smooth or "none"]))
     return lines
@@ -79,10 +103,13 @@ def _videos(results: Sequence[CellResult]) -> list[str]:
 
 def _sources(results: Sequence[CellResult]) -> list[str]:
     rows = [
-        [source, _pair(result), *(span_text(result.interval(f"response_time_{name}", 0, "first")) for name in _SHARES)]
+        [
+            source,
+            pair_text(result),
+            *(span_text(result.interval(f"response_time_{name}", 0, "first")) for name in _SHARES),
+        ]
         for scenario, source in SOURCES.items()
-        for result in measured_cells(results, scenario)
-        if result.cell.virtual_time
+        for result in in_virtual_time(results, scenario)
     ]
     head = ["source", "client → server", "median, ms", "95 %, ms", "longest, ms"]
     return [table_row(head), table_row(["---", "---", *["---:"] * 3]), *map(table_row, rows)] if rows else []
@@ -91,14 +118,14 @@ def _sources(results: Sequence[CellResult]) -> list[str]:
 def _calls(results: Sequence[CellResult]) -> list[str]:
     metrics = ("datagram_loss", "datagram_delay_p50", "datagram_delay_p95", "datagram_jitter")
     rows = [
-        [str(result.cell.parameters.get("path.forward.queue", "idle")), _pair(result), *map(span_text, spans)]
+        [_queue(result), pair_text(result), *map(span_text, spans)]
         for scenario in (CALL_ALONE, CALL)
-        for result in measured_cells(results, scenario)
-        if result.cell.virtual_time and any(spans := [result.interval(metric, 0, "first") for metric in metrics])
+        for result in in_virtual_time(results, scenario)
+        if any(spans := [result.interval(metric, 0, "first") for metric in metrics])
     ]
     head = ["queue", "client → server", "loss", "median, ms", "95 %, ms", "jitter, ms"]
     return [table_row(head), table_row(["---", "---", *["---:"] * 4]), *map(table_row, rows)] if rows else []
 
 
-def _pair(result: CellResult) -> str:
-    return f"{result.cell.client.name} → {result.cell.server.name}, {application_protocol(result.cell, 0)}"
+def _queue(result: CellResult) -> str:
+    return str(result.cell.parameters.get("path.forward.queue", "idle"))

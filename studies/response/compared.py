@@ -14,6 +14,8 @@ from studies.response.claims import SCENARIOS, cubic_window, reno_window
 
 #: Those with an RFC's response function.
 CONTROLLERS = ("reno", "cubic")
+#: Ratios to the RFC's window that chance explains: at 0.1 % some hundred losses decide, whose spread is 5 to 10 %.
+CLOSE = 0.2
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,16 @@ class Window:
     def expected(self) -> float:
         """Packets by the RFC."""
         return reno_window(self.loss) if self.controller == "reno" else cubic_window(self.loss, self.rtt)
+
+    @property
+    def path(self) -> str:
+        """For people: '100 ms, 0.1%'."""
+        return f"{self.rtt * 1e3:.0f} ms, {self.loss:.1%}"
+
+    @property
+    def is_close(self) -> bool:
+        """Whether chance explains what is between it and the RFC's."""
+        return abs(self.ratio - 1) <= CLOSE
 
     @property
     def ratio(self) -> float:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
+from studies import FIGURE
 from studies.response.claims import CUBIC_DECREASE, CUBIC_FACTOR, SCENARIOS, WHY, reno_window
-from studies.response.compared import Window, windows
+from studies.response.compared import CLOSE, Window, windows
 
-#: Ratios to the RFC's window that chance explains: at 0.1 % some hundred losses decide, whose spread is 5 to 10 %.
-CLOSE = 0.2
 _TITLES = {"reno": "Reno", "cubic": "CUBIC"}
+_RFCS = {"reno": "RFC 5681", "cubic": "RFC 9438"}
+#: Of those furthest from the RFC, the findings name so many.
+_NAMED = 3
 
 
 def response(results: Sequence[CellResult]) -> str:
@@ -23,6 +27,9 @@ def response(results: Sequence[CellResult]) -> str:
         "# The window under random loss",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        *_findings(rows),
+        FIGURE,
         "",
         "```",
         f"harness run {SCENARIOS[0]} --servers quinn --set server.congestion_control=reno --engine virtual",
@@ -44,15 +51,43 @@ def response(results: Sequence[CellResult]) -> str:
     return "\n".join([*lines, *_tables(rows)])
 
 
+def _findings(rows: Sequence[Window]) -> list[str]:
+    """By controller: who has the RFC's window on every path, and who is furthest from it, and where."""
+    lines = []
+    for controller, of_controller in groupby(rows, lambda window: window.controller):
+        own = list(of_controller)
+        stacks, apart = {window.stack for window in own}, _apart(own)
+        near = sorted(stacks - set(apart))
+        named = f": {format_list(near)}" if near else ""
+        lines.append(
+            f"* {_TITLES[controller]}: {len(near)} of {len(stacks)} servers stay within {CLOSE:.0%} of the window of "
+            f"{_RFCS[controller]} wherever they ran{named}."
+        )
+        worst = [max((window for window in own if window.stack == name), key=_distance) for name in apart]
+        texts = [
+            f"{window.stack} with {window.ratio:.2f} times it ({window.path})"
+            for window in sorted(worst, key=_distance, reverse=True)[:_NAMED]
+        ]
+        if texts:
+            lines.append(
+                f"* {_TITLES[controller]}: furthest from it {'are' if texts[1:] else 'is'} {format_list(texts)}."
+            )
+    return [*lines, ""] if lines else []
+
+
+def _distance(window: Window) -> float:
+    return abs(math.log(window.ratio)) if window.ratio else math.inf
+
+
 def _tables(rows: Sequence[Window]) -> Iterator[str]:
     for controller, of_controller in groupby(rows, lambda window: window.controller):
         own = list(of_controller)
-        paths = sorted({(window.rtt, window.loss): window.expected for window in own}.items())
+        paths = sorted({(window.rtt, window.loss): window for window in own}.items())
         yield f"## {_TITLES[controller]}"
         yield ""
-        yield table_row(["server", *(f"{rtt * 1e3:.0f} ms, {loss:.1%}" for (rtt, loss), _ in paths)])
+        yield table_row(["server", *(window.path for _, window in paths)])
         yield table_row(["---", *["---:"] * len(paths)])
-        yield table_row(["RFC", *(f"{expected:.1f}" for _, expected in paths)])
+        yield table_row(["RFC", *(f"{window.expected:.1f}" for _, window in paths)])
         for stack, of_stack in groupby(own, lambda window: window.stack):
             cells = {(window.rtt, window.loss): _cell(window) for window in of_stack}
             yield table_row([stack, *(cells.get(path, "–") for path, _ in paths)])
@@ -67,11 +102,11 @@ def _tables(rows: Sequence[Window]) -> Iterator[str]:
 
 def _apart(windows: Sequence[Window]) -> list[str]:
     """Servers with a window that is not the RFC's."""
-    return sorted({window.stack for window in windows if abs(window.ratio - 1) > CLOSE})
+    return sorted({window.stack for window in windows if not window.is_close})
 
 
 def _cell(window: Window) -> str:
     ratio = f"{window.ratio:.2f}"
-    if abs(window.ratio - 1) > CLOSE:
+    if not window.is_close:
         ratio = f"**{ratio}**"
     return f"{span_text(window.packets)} ({ratio})" + ("†" if window.overflowed else "")

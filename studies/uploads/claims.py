@@ -11,3 +11,8 @@ BOTH_WAYS = "upload/both-ways"
 SMALL, SERVER_AT_TERMINAL = "upload/geo-small", "satellite/small-upload"
 #: 10 MB over a home access.
 SHORT = "upload/home"
+#: Scenario of uploads alone → the whole, and its path.
+PATHS = {
+    MEDIUM: ("100 MB", "a GEO access of 50/10 Mbit/s and 650 ms"),
+    SHORT: ("10 MB", "a home access of 50/10 Mbit/s and 20 ms"),
+}

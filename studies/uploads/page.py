@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult, attributions
-from harness.netem.bounds import ideal_time
-from harness.netem.mobility import flow_timeline
-from harness.outcome import Interval
-from harness.planning.endpoint_config import application_protocol
 from harness.report.diagnosis import time_text
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
-from studies.uploads.claims import BOTH_WAYS, DOWNLOAD, MEDIUM, SERVER_AT_TERMINAL, SHORT, SMALL
+from harness.stats.intervals import interval
+from studies import FIGURE, extremes_text
+from studies.uploads.claims import BOTH_WAYS, DOWNLOAD, MEDIUM, PATHS, SERVER_AT_TERMINAL, SHORT, SMALL
+from studies.uploads.compared import (
+    alone_and_beside,
+    completed_cells,
+    ideal_times,
+    milestone,
+    pair_text,
+    ratio,
+    seconds,
+)
 
 
 def uploads(results: Sequence[CellResult]) -> str:
@@ -25,12 +32,15 @@ def uploads(results: Sequence[CellResult]) -> str:
             "",
             "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
             "",
+            *_findings(cells),
+            FIGURE,
+            "",
             "A client sends a file, and its server keeps it. Time zero is the client's first datagram. A milestone is",
             "reached when the server's file has that size. A flow of [a scenario](scenario.md) asks for it with",
             "`upload: 100 MB`. A cell is *unsupported* where its client sends no files, or its server keeps none.",
             "",
-            *_by_pair(cells, MEDIUM, "100 MB up over a GEO access of 50/10 Mbit/s and 650 ms"),
-            *_by_pair(cells, SHORT, "10 MB up over a home access of 50/10 Mbit/s and 20 ms"),
+            *_by_pair(cells, MEDIUM),
+            *_by_pair(cells, SHORT),
             *_by_end(cells),
             *_both_ways(cells),
         ]
@@ -42,35 +52,42 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: Seq
     return [table_row(head), table_row(marks), *map(table_row, rows), ""]
 
 
-def _pair(result: CellResult) -> str:
-    """'quic-go → aioquic, h3'."""
-    cell = result.cell
-    return f"{cell.client.name} → {cell.server.name}, {application_protocol(cell, 0)}"
+def _findings(cells: Sequence[CellResult]) -> list[str]:
+    """By path: the times of the first milestone and of the whole; then what a transfer the other way costs."""
+    lines = []
+    for scenario, (_, path) in PATHS.items():
+        completed = completed_cells(cells, scenario)
+        if not completed:
+            continue
+        parts = list(ideal_times(completed[0]).items())
+        for part, ideal in [parts[-1], parts[0]] if scenario == MEDIUM else parts[-1:]:
+            spans = {pair_text(cell): span for cell in completed if (span := milestone(cell, part)) is not None}
+            if spans:
+                times = extremes_text(spans, "{} s ({})")
+                lines.append(f"* {part} up over {path}: {times}; the line rate allows {number_text(ideal)} s.")
+    both = alone_and_beside(cells).items()
+    for what, other, place in (("A download", "an upload", 0), ("An upload", "a download", 2)):
+        ratios = {pair: times for pair, row in both if (times := ratio(row[place + 1], row[place])) is not None}
+        if ratios:
+            text = extremes_text({pair: interval([times]) for pair, times in ratios.items()}, "{} ({})")
+            lines.append(f"* {what} beside {other} takes {text} times as long as alone, by medians.")
+    return [*lines, ""] if lines else []
 
 
-def _seconds(result: CellResult, flow: int = 0, metric: str = "completion") -> Interval | None:
-    """A time of a flow's first transfer, s; None where no run has it."""
-    return result.interval(metric, flow, "first")
-
-
-def _by_pair(cells: Sequence[CellResult], scenario: str, title: str) -> list[str]:
+def _by_pair(cells: Sequence[CellResult], scenario: str) -> list[str]:
     """Every pair's milestones, the fastest first, and where the time of its median run went."""
-    lines = [f"## {title}", ""]
-    rows = []
-    for result in measured_cells(cells, scenario):
-        whole = _seconds(result)
-        if whole is not None:
-            times = [_seconds(result, 0, f"milestone_{size.label()}") for size in result.cell.scenario.milestones]
-            because = "; ".join(time_text(transfer) for transfer in attributions(result)[:1])
-            rows.append((whole.median, [_pair(result), *map(span_text, times), because]))
-    if not rows:
+    size, path = PATHS[scenario]
+    lines = [f"## {size} up over {path}", ""]
+    completed = completed_cells(cells, scenario)
+    if not completed:
         return [*lines, "No runs are stored.", ""]
-    spec = next(result.cell.scenario for result in cells if result.cell.scenario.name == scenario)
-    course = flow_timeline(spec)
-    ideal = [number_text(ideal_time(course, size)) for size in spec.milestones]
-    rows.append((0.0, ["*line rate at once*", *ideal, ""]))
-    head = ["client → server", *(f"{size}, s" for size in spec.milestones), "because"]
-    return [*lines, f"`{scenario}`", "", *_table(head, [row for _, row in sorted(rows)], ["because"])]
+    ideals = ideal_times(completed[0])
+    rows = [["*line rate at once*", *map(number_text, ideals.values()), ""]]
+    for result in completed:
+        because = "; ".join(time_text(transfer) for transfer in attributions(result)[:1])
+        rows.append([pair_text(result), *(span_text(milestone(result, size)) for size in ideals), because])
+    head = ["client → server", *(f"{size}, s" for size in ideals), "because"]
+    return [*lines, f"`{scenario}`", "", *_table(head, rows, ["because"])]
 
 
 def _by_end(cells: Sequence[CellResult]) -> list[str]:
@@ -86,7 +103,7 @@ def _by_end(cells: Sequence[CellResult]) -> list[str]:
         if name != result.cell.server.name:
             continue
         other = by_server.get(name)
-        rows.append([name, span_text(_seconds(result)), span_text(None if other is None else _seconds(other))])
+        rows.append([name, span_text(seconds(result)), span_text(None if other is None else seconds(other))])
     lines = ["## Sent by a client, or by a server at the same end", ""]
     if not rows:
         return [*lines, "No runs are stored.", ""]
@@ -101,20 +118,7 @@ def _by_end(cells: Sequence[CellResult]) -> list[str]:
 
 def _both_ways(cells: Sequence[CellResult]) -> list[str]:
     """A download and an upload at the same time, and each alone."""
-    alone = {
-        (scenario, _pair(result)): result
-        for scenario in (DOWNLOAD, MEDIUM)
-        for result in measured_cells(cells, scenario)
-        if not result.cell.parameters
-    }
-    rows = []
-    for result in measured_cells(cells, BOTH_WAYS):
-        pair = _pair(result)
-        row = [pair]
-        for flow, scenario in enumerate((DOWNLOAD, MEDIUM)):
-            single = alone.get((scenario, pair))
-            row += [span_text(None if single is None else _seconds(single)), span_text(_seconds(result, flow))]
-        rows.append(row)
+    rows = [[pair, *map(span_text, spans)] for pair, spans in alone_and_beside(cells).items()]
     lines = ["## An upload beside a download", ""]
     if not rows:
         return [*lines, "No runs are stored.", ""]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count, format_list
 from harness.report.markdown import table_row
-from harness.report.numbers import number_text, span_text
+from harness.report.numbers import span_text
 from harness.report.studies import measured_cells
+from harness.stats.two_sample import compare
+from studies import FIGURE
 from studies.web.claims import CONNECTIONS, PATHS
 from studies.web.compared import PageLoad, page_loads_of
 
@@ -21,6 +25,9 @@ def web(results: Sequence[CellResult]) -> str:
         "# A page of 100 objects",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        *_findings(loads),
+        FIGURE,
         "",
         "One client loads a page of 2.1 MB over one connection. It loads a document first. The document names 5",
         "styles, 20 scripts and 70 images. 4 fonts follow the styles.",
@@ -39,8 +46,6 @@ def web(results: Sequence[CellResult]) -> str:
             continue
         marks = ["---", "---", *["---:"] * 4, "---"]
         lines += [table_row(_HEAD), table_row(marks), *(table_row(_row(load)) for load in rows), ""]
-        if sentence := _sentence(rows):
-            lines += [sentence, ""]
     lines += ["## Several connections", ""]
     lines += [
         "One client loads six files of 5 MB over one, two or six connections. The link has 20 Mbit/s and 40 ms. A",
@@ -83,18 +88,46 @@ def _row(load: PageLoad) -> list[str]:
     ]
 
 
-def _sentence(rows: Sequence[PageLoad]) -> str:
-    """How many pairs of QUIC load it sooner than TCP does, and the fastest of each."""
-    quic = [load for load in rows if load.kind == "QUIC"]
-    tcp = [load for load in rows if load.kind == "TCP"]
-    if not quic or not tcp:
-        return ""
-    sooner = [load for load in quic if load.load.median < tcp[0].load.median]
-    text = (
-        f"HTTPS over TCP loads the page in {number_text(tcp[0].load.median)} s. {len(sooner)} of {len(quic)} pairs of "
-        f"QUIC load it sooner. The fastest, {quic[0].pair}, takes {number_text(quic[0].load.median)} s."
-    )
-    split = [load for load in rows if load.kind == "TCP with proxies"]
-    if split:
-        text += f" With proxies TCP takes {number_text(split[0].load.median)} s at best."
-    return text
+def _findings(loads: Sequence[PageLoad]) -> list[str]:
+    """By path: the fastest pair, and how many are faster than TCP; then what proxies and priorities are worth."""
+    lines = []
+    for scenario, path in PATHS.items():
+        quic, tcp, split = (_of_kind(loads, scenario, kind) for kind in ("QUIC", "TCP", "TCP with proxies"))
+        if not quic:
+            continue
+        parts = [f"the fastest pair, {quic[0].pair}, takes {span_text(quic[0].load)} s"]
+        if tcp:
+            sooner = sum(load.load.median < tcp[0].load.median for load in quic)
+            parts += [f"HTTPS over TCP takes {span_text(tcp[0].load)} s"]
+            parts += [f"{sooner} of {len(quic)} pairs of QUIC are faster than that"]
+        lines.append(f"* {path[0].upper()}{path[1:]}: {format_list(parts)}.")
+        if split:
+            lines.append(f"* With proxies TCP takes {span_text(split[0].load)} s there.")
+    return [*lines, *_priorities(loads), ""] if lines else []
+
+
+def _priorities(loads: Sequence[PageLoad]) -> list[str]:
+    """What priorities change, on the first path that can tell: a server is one value, the median over its clients."""
+    for scenario, path in PATHS.items():
+        styled: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
+        for load in _of_kind(loads, scenario, "QUIC"):
+            if load.styled is not None:
+                server = load.pair.rpartition(" → ")[2]
+                styled[load.priorities].setdefault(server, []).append(load.styled.median)
+        sent, unsent = ([statistics.median(times) for times in styled[kind].values()] for kind in (True, False))
+        if not sent or not unsent:
+            continue
+        difference = compare(sent, unsent)
+        if difference.factor is None or difference.p is None:
+            continue
+        chance = "which chance alone can do" if difference.low <= 1 <= difference.high else "more than chance does"
+        return [
+            f"* Priorities: over {path.partition(',')[0]}, {format_count(len(sent), 'server')} with them and "
+            f"{len(unsent)} without differ by a factor of {difference.factor:.2f} [{difference.low:.2f}, "
+            f"{difference.high:.2f}] in the time until the styles are there, {chance}."
+        ]
+    return []
+
+
+def _of_kind(loads: Sequence[PageLoad], scenario: str, kind: str) -> list[PageLoad]:
+    return [load for load in loads if (load.scenario, load.kind) == (scenario, kind)]

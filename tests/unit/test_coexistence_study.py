@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from studies.coexistence.figures import tcp_shares
 from studies.coexistence.page import coexistence
 from tests.unit.study_results import results_of, table_cells
 
@@ -15,6 +16,12 @@ def test_who_takes_tcp_s_part_is_named() -> None:
     assert table_cells(page, "picoquic") == ["picoquic", "bbr", "8.6", "1", "90%", "–", "**20%**", "–"]
     assert table_cells(page, "https")[4:7] == ["48%", "–", "100%"]
     assert page.index("| picoquic |") < page.index("| https |")
+    assert (
+        "1 of 1 senders leave TCP less than 80% of what it has beside another TCP. It has 20% beside picoquic" in page
+    )
+    drawn = tcp_shares(runs)
+    assert drawn is not None
+    assert [row["value"] for rows in drawn["datasets"].values() for row in rows if "case" in row] == [0.2]
     # The path over a satellite has no runs.
     assert page.count("No runs are stored.") == 1
     assert coexistence([]).count("No runs are stored.") == 2

@@ -62,8 +62,12 @@ def study_page(page: str, results: Sequence[CellResult], there: Collection[str])
             files = [(figure.caption, figure.file) for figure in study.figures]
             files += [(drawing.caption, drawing.file) for drawing in study.drawings]
             shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
+            text = study.text(results)
+            if package.FIGURE in text:
+                text = text.replace(f"{package.FIGURE}\n\n", "\n".join([*shown[:1], ""]) if shown else "")
+                shown = shown[1:]
             drawn = "\n".join(shown) + "\n" if shown else ""
-            texts.append(f"{study.text(results)}\n{drawn}{older}\n\n" if older else f"{study.text(results)}\n{drawn}")
+            texts.append(f"{text}\n{drawn}{older}\n\n" if older else f"{text}\n{drawn}")
         if page in study.beside:
             text = study.beside[page](results)
             texts.append(f"{text}\n{older}\n" if older else text)

@@ -1,0 +1,93 @@
+"""The figure that most studies draw of their runs: a row for each stack or pair, and a mark for each case."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import polars as pl
+from altair.utils.schemapi import debug_mode
+
+from harness.outcome import Interval
+from harness.report.plots.parts import Marks, layer_charts, set_size
+from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, add_heading, vega_config
+
+_ROW = 26
+_COLOURS, _SHAPES = (INK, "#3a7ca5", OPTIMUM, "#b5651d"), ("circle", "square", "diamond", "triangle-up")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value of a row, with its interval."""
+
+    row: str
+    case: str
+    span: Interval
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The axis of the values."""
+
+    title: str
+    scale: alt.Scale
+    ticks: alt.Axis | None = None
+    reference: float | None = None
+    """Where a dashed line stands."""
+
+
+def draw_rows(
+    marks: Sequence[Mark], axis: Axis, title: str, notes: Sequence[str], cases: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """Vega-Lite of medians and intervals; None without marks. Rows are in the order of marks.
+
+    `cases`: at most four, in order; by default as marks have them. A row whose value is infinite says so at its end.
+    """
+    if not marks:
+        return None
+    names, cases = (
+        list(dict.fromkeys(texts)) for texts in zip(*((mark.row, mark.case) for mark in marks), strict=True)
+    )
+    finite = [mark for mark in marks if math.isfinite(mark.span.median)]
+    ends = (end for mark in finite for end in (mark.span.median, mark.span.high) if math.isfinite(end))
+    most = max(ends, default=0.0)
+    frame = pl.DataFrame(
+        [(mark.row, mark.case, mark.span.median, mark.span.low, min(mark.span.high, most)) for mark in finite],
+        {"row": pl.String, "case": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+        orient="row",
+    )
+    spans = frame.group_by("row", maintain_order=True).agg(low=pl.col("value").min(), high=pl.col("value").max())
+    never = pl.DataFrame(
+        [
+            (name, "never ends: " + ", ".join(mark.case for mark in marks if mark.row == name and mark not in finite))
+            for name in dict.fromkeys(mark.row for mark in marks if mark not in finite)
+        ],
+        {"row": pl.String, "text": pl.String},
+        orient="row",
+    )
+    rows = alt.Axis(domain=False, ticks=False, labelLimit=300)
+    y = alt.Y("row:N", sort=names, title=None, axis=rows, scale=alt.Scale(domain=names))
+    ticks = axis.ticks or alt.Axis(grid=True)
+    x, low = (alt.X(f"{field}:Q", title=axis.title, scale=axis.scale, axis=ticks) for field in ("value", "low"))
+    legend = alt.Legend(symbolSize=70) if len(cases) > 1 else None
+    colour, shape = (
+        encoding("case:N", sort=cases, legend=legend, scale=alt.Scale(domain=cases, range=list(looks[: len(cases)])))
+        for encoding, looks in ((alt.Color, _COLOURS), (alt.Shape, _SHAPES))
+    )
+    reference = pl.DataFrame([] if axis.reference is None else [axis.reference], {"value": pl.Float64})
+    layers = [
+        Marks(reference).mark_rule(color=SOFT, strokeDash=[4, 3], strokeWidth=1).encode(x=x),
+        Marks(spans).mark_rule(color=SOFT, strokeWidth=1, opacity=0.5).encode(x=low, x2="high:Q", y=y),
+        Marks(frame).mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=low, x2="high:Q", y=y, color=colour),
+        Marks(frame).mark_point(filled=True, size=70, opacity=0.85).encode(x=x, y=y, color=colour, shape=shape),
+        Marks(never)
+        .mark_text(align="right", color=SOFT, fontSize=10)
+        .encode(y=y, x=alt.value(WIDTH - 4), text="text:N"),
+    ]
+    with warnings.catch_warnings(), debug_mode(False):
+        chart = add_heading(set_size(layer_charts(*layers), _ROW * len(names)), title, notes)
+        return {**chart.to_dict(validate=False), "config": vega_config()}
