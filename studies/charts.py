@@ -49,9 +49,8 @@ def draw_rows(
     """
     if not marks:
         return None
-    names, cases = (
-        list(dict.fromkeys(texts)) for texts in zip(*((mark.row, mark.case) for mark in marks), strict=True)
-    )
+    names = list(dict.fromkeys(mark.row for mark in marks))
+    titles = list(cases or dict.fromkeys(mark.case for mark in marks))
     finite = [mark for mark in marks if math.isfinite(mark.span.median)]
     ends = (end for mark in finite for end in (mark.span.median, mark.span.high) if math.isfinite(end))
     most = max(ends, default=0.0)
@@ -73,9 +72,9 @@ def draw_rows(
     y = alt.Y("row:N", sort=names, title=None, axis=rows, scale=alt.Scale(domain=names))
     ticks = axis.ticks or alt.Axis(grid=True)
     x, low = (alt.X(f"{field}:Q", title=axis.title, scale=axis.scale, axis=ticks) for field in ("value", "low"))
-    legend = alt.Legend(symbolSize=70) if len(cases) > 1 else None
+    legend = alt.Legend(symbolSize=70) if len(titles) > 1 else None
     colour, shape = (
-        encoding("case:N", sort=cases, legend=legend, scale=alt.Scale(domain=cases, range=list(looks[: len(cases)])))
+        encoding("case:N", sort=titles, legend=legend, scale=alt.Scale(domain=titles, range=list(looks[: len(titles)])))
         for encoding, looks in ((alt.Color, _COLOURS), (alt.Shape, _SHAPES))
     )
     reference = pl.DataFrame([] if axis.reference is None else [axis.reference], {"value": pl.Float64})

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text
+from harness.stats.intervals import interval
+from studies import FIGURE, extremes_text
 from studies.queues.claims import ALONE, BESIDE, EQUAL, FAIR, QUEUES, SOURCE, STATED, USUAL
 from studies.queues.compared import Behind, Found, contestants, queues_of
 
 
 def queues(results: Sequence[CellResult]) -> str:
     """The page."""
+    found = contestants(results)
     lines = [
         "# Behind queues old and new",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        *(f"* {text}" for text in sentences(found)),
+        "",
+        FIGURE,
         "",
         f"The sources are {SOURCE}.",
         STATED,
@@ -42,10 +49,8 @@ def queues(results: Sequence[CellResult]) -> str:
         "```",
         "",
     ]
-    found = contestants(results)
     if not found:
         return "\n".join([*lines, "No runs are stored.", ""])
-    lines += [*(f"* {text}" for text in sentences(found)), ""]
     lines += _table("Alone: goodput, Mbit/s / queue delay, ms: mean / 95th percentile", found, _alone)
     lines += _table("Beside TCP CUBIC: share of the goodput", found, _beside)
     return "\n".join(lines)
@@ -110,14 +115,17 @@ def _goodputs(found: Found) -> str:
     middles = _middles(found, _goodput)
     if not middles:
         return ""
-    best, worst = (choose(middles, key=lambda queue: middles[queue]) for choose in (max, min))
     least = [(goodput, name, queue) for queue in middles for name, goodput in _medians(found, queue, _goodput).items()]
     goodput, name, queue = min(least)
     return (
-        f"Alone, the median goodput is highest behind {QUEUES[best]}, at {number_text(middles[best])} Mbit/s. It is "
-        f"lowest behind {QUEUES[worst]}, at {number_text(middles[worst])} Mbit/s. {name} has the least of all: "
-        f"{number_text(goodput)} Mbit/s behind {QUEUES[queue]}."
+        f"Alone, the median goodput is {_ends(middles, '{} Mbit/s behind {}')}. {name} has the least of all: "
+        f"{number_text(goodput)} Mbit/s behind {_title(queue)}."
     )
+
+
+def _ends(middles: Mapping[str, float], pattern: str) -> str:
+    """The least and the largest, each with its queue."""
+    return extremes_text({_title(queue): interval([value]) for queue, value in middles.items()}, pattern)
 
 
 def _delays(found: Found) -> str:
@@ -128,13 +136,12 @@ def _delays(found: Found) -> str:
     shortest, longest = (choose(middles, key=lambda queue: middles[queue]) for choose in (min, max))
     usual = ""
     if USUAL in middles and USUAL not in (shortest, longest):
-        usual = f" and {number_text(middles[USUAL])} ms behind {QUEUES[USUAL]}"
+        usual = f", and {number_text(middles[USUAL])} ms behind {_title(USUAL)}"
     delays = _medians(found, longest, _delay)
     patient = min(delays, key=lambda name: delays[name])
     return (
-        f"The median of the senders' mean queue delays is longest behind {QUEUES[longest]}, at "
-        f"{number_text(middles[longest])} ms. It is {number_text(middles[shortest])} ms behind "
-        f"{QUEUES[shortest]}{usual}. Behind {QUEUES[longest]}, {patient} waits least: "
+        f"The median of the senders' mean queue delays is {_ends(middles, '{} ms behind {}')}{usual}. Behind "
+        f"{_title(longest)}, {patient} waits least: "
         f"{number_text(delays[patient])} ms."
     )
 
@@ -145,6 +152,7 @@ def _shares(found: Found) -> str:
     if not usual:
         return ""
     most, least = (choose(usual, key=lambda name: usual[name]) for choose in (max, min))
+    behind = {contestant.title: queues[USUAL] for contestant, queues in found.items() if USUAL in queues}
     fair = [share for queue in FAIR for share in _medians(found, queue, _share).values()]
     mended = (
         f" Where each flow has a queue of its own, the share furthest from half is {max(fair, key=_distance):.0%}."
@@ -152,9 +160,14 @@ def _shares(found: Found) -> str:
         else ""
     )
     return (
-        f"Beside TCP CUBIC behind {QUEUES[USUAL]}, {most} has {usual[most]:.0%} of the goodput, and {least} has "
-        f"{usual[least]:.0%}.{mended}"
+        f"Beside TCP CUBIC behind {_title(USUAL)}, {most} has {_beside(behind[most])} of the goodput, and {least} has "
+        f"{_beside(behind[least])}.{mended}"
     )
+
+
+def _title(queue: str) -> str:
+    """In a sentence: 'DropTail of 1 BDP'."""
+    return QUEUES[queue].replace(", ", " of ")
 
 
 def _distance(share: float) -> float:

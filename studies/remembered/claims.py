@@ -20,6 +20,8 @@ ALIKE = {
     "remembered/same-250-100mb": "250/3 Mbit/s, 100 MB",
     "remembered/lossy-2mb": "250/3 Mbit/s, 1 % loss, 2 MB",
 }
+#: That of the figure.
+SHOWN = "remembered/same-50-10mb"
 
 
 @dataclass(frozen=True)

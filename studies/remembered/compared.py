@@ -27,10 +27,14 @@ class Mechanism:
     """Of the client's parameter zero_rtt: on or off."""
 
     @property
+    def handshake(self) -> str:
+        """For people."""
+        return "0-RTT" if self.early_data != "off" else "resumed"
+
+    @property
     def title(self) -> str:
         """For people."""
-        handshake = "0-RTT" if self.early_data != "off" else "resumed"
-        return handshake if self.seed == "off" else f"{handshake}, {self.seed}"
+        return self.handshake if self.seed == "off" else f"{self.handshake}, {self.seed}"
 
     @property
     def order(self) -> tuple[str, bool, bool, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
+from studies import FIGURE
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, SOURCE, TAKEN, Change
 from studies.remembered.compared import (
     Mechanism,
@@ -33,15 +34,18 @@ def remembered(results: Sequence[CellResult]) -> str:
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
         *_findings(results),
-        f"A client comes back after a pause and downloads the same again. {SOURCE},",
-        "lets a sender jump to half of the capacity that an earlier connection saw. It may do so once an initial window has",
-        "arrived in a round trip like the saved one. It paces the jump, waits for it to be validated, and retreats at a",
-        "loss. quinn's server does so here with CUBIC inside (`bdp_seed: careful-resume`). picoquic's has ways of its own.",
-        "All others remember a TLS session, and gain no more than the round trip that 0-RTT saves.",
+        FIGURE,
         "",
-        "Client and server are of the same implementation. The *first* connection remembers nothing, and *repeat / first*",
-        "compares the two of one run. *Start* compares what both send in their first two round trips of data.",
-        "Figures are medians and intervals.",
+        f"A client comes back after a pause and downloads the same again. {SOURCE},",
+        "lets a sender jump to half of the capacity that an earlier connection saw. It may do so once an initial",
+        "window has arrived in a round trip like the saved one. It paces the jump, waits for it to be validated, and",
+        "retreats at a loss. quinn's server does so here with CUBIC inside (`bdp_seed: careful-resume`). picoquic's",
+        "has ways of its own. All others remember a TLS session, and gain no more than the round trip that 0-RTT",
+        "saves.",
+        "",
+        "Client and server are of the same implementation. The *first* connection remembers nothing, and",
+        "*repeat / first* compares the two of one run. *Start* compares what both send in their first two round trips",
+        "of data. Figures are medians and intervals.",
         "",
         "## The same path again",
         "",
@@ -199,8 +203,8 @@ def _other(cells: Mapping[Mechanism, CellResult]) -> list[str]:
         "## What the jump costs another flow",
         "",
         f"In `{TAKEN}` a second client has the link to itself when the first one comes back. *Harm* is the share of",
-        "its mean throughput that it loses. The same repetition without a seed is the base (R. Ware et al., HotNets 2019).",
-        "*Sent again* are its packets that were declared lost.",
+        "its mean throughput that it loses. The same repetition without a seed is the base (R. Ware et al., HotNets",
+        "2019). *Sent again* are its packets that were declared lost.",
         "",
         table_row(columns),
         table_row(["---", "---", *["---:"] * 4]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.studies import measured_cells
+from studies import per
 from studies.reordering.claims import CASES, IN_ORDER, Case
 
 
@@ -39,19 +40,19 @@ class Stack:
         """For people."""
         return f"{self.name} (TCP)" if self.is_tcp else self.name
 
-    def spurious(self, case: Case) -> float | None:
-        """Packets of a run taken for lost that came, the median; None where it was not measured."""
+    def spurious(self, case: Case) -> Interval | None:
+        """Packets of a run taken for lost that came; None where it was not measured."""
         transfer = self.reordered.get(case)
-        return None if transfer is None or transfer.spurious is None else transfer.spurious.median
+        return None if transfer is None else transfer.spurious
 
-    def slowdown(self, case: Case) -> float | None:
-        """How many times as long the download takes as in order, by medians; None where one of them is not known."""
+    def slowdown(self, case: Case) -> Interval | None:
+        """How many times the median time in order the download takes; None where one of them is not known."""
         transfer = self.reordered.get(case)
         longer = None if transfer is None else transfer.seconds
         base = None if self.in_order is None else self.in_order.seconds
         if longer is None or base is None or math.isinf(base.median):
             return None
-        return longer.median / base.median
+        return per(longer, base.median)
 
 
 def stacks(results: Sequence[CellResult]) -> list[Stack]:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
+from harness.outcome import Interval
 from harness.report.markdown import table_row
-from harness.report.numbers import number_text, span_text
-from studies.reordering.claims import CASES, IN_ORDER, LIMIT, SOURCE, STATED, Case
+from harness.report.numbers import span_text
+from studies import FIGURE, extremes_text
+from studies.reordering.claims import CASES, IN_ORDER, LIMIT, SOURCE, STATED
 from studies.reordering.compared import Stack, stacks
-
-#: A download that takes less than this many times as long as in order pays nothing worth a word: this lab's own bound.
-_NOTICEABLE = 1.05
 
 
 def reordering(results: Sequence[CellResult]) -> str:
     """The page."""
+    found = stacks(results)
     lines = [
         "# Packets that overtake others",
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        *(f"* {text}" for text in sentences(found)),
+        "",
+        FIGURE,
         "",
         f"The sources are {SOURCE}.",
         STATED,
@@ -41,10 +46,8 @@ def reordering(results: Sequence[CellResult]) -> str:
         "```",
         "",
     ]
-    found = stacks(results)
     if not found:
         return "\n".join([*lines, "No runs are stored.", ""])
-    lines += ["\n\n".join(sentences(found)), ""]
     columns = ["stack", "runs", "in order, s", "spurious losses"]
     columns += [f"{case.title}: {what}" for case in CASES for what in ("s", "spurious losses")]
     lines += [table_row(columns), table_row(["---", *["---:"] * (len(columns) - 1)])]
@@ -66,57 +69,23 @@ def _cells(stack: Stack) -> list[str]:
 
 
 def sentences(found: Sequence[Stack]) -> list[str]:
-    """Three paragraphs: who takes reordering for loss, what it costs, and what TCP does."""
-    quic = [stack for stack in found if not stack.is_tcp]
-    return [text for text in (_mistaken(quic), _costs(quic), _beside_tcp(found)) if text]
-
-
-def _by_case(lead: str, texts: Mapping[Case, str]) -> str:
-    """A lead with an item per kind of reordering; empty without one."""
-    items = [f"* {case.title}: {text}" for case, text in texts.items()]
-    return "\n".join([lead, "", *items]) if items else ""
-
-
-def _mistaken(quic: Sequence[Stack]) -> str:
-    """How many packets stacks take for lost in each case: the fewest and the most."""
-    texts = {}
+    """By kind of reordering: who takes it for loss, and what it costs; then what TCP does."""
+    quic, tcp = ([stack for stack in found if stack.is_tcp == is_tcp] for is_tcp in (False, True))
+    texts = []
     for case in CASES:
         counts = {stack.name: count for stack in quic if (count := stack.spurious(case)) is not None}
-        if counts:
-            least, most = (choose(counts, key=lambda name: counts[name]) for choose in (min, max))
-            texts[case] = " to ".join(f"{number_text(counts[name])} ({name})" for name in (least, most))
-    return _by_case("These are the fewest and the most spurious losses of a download over QUIC:", texts)
-
-
-def _costs(quic: Sequence[Stack]) -> str:
-    """What the cases cost: those who pay least and most."""
-    texts = {}
-    for case in CASES:
         costs = {stack.name: cost for stack in quic if (cost := stack.slowdown(case)) is not None}
-        if not costs:
-            continue
-        least, most = (choose(costs, key=lambda name: costs[name]) for choose in (min, max))
-        texts[case] = (
-            f"less than {_NOTICEABLE:g} times as long for every stack"
-            if costs[most] < _NOTICEABLE
-            else f"{_times(costs[least])} ({least}) to {_times(costs[most])} ({most})"
-        )
-    return _by_case("A download over QUIC takes, compared with the same path in order:", texts)
+        parts = [f"has {extremes_text(counts)} spurious losses"] if counts else []
+        parts += [f"takes {extremes_text(costs, text=_times)} times as long"] if costs else []
+        if parts:
+            texts.append(f"{case.title}: QUIC {format_list(parts)}.")
+    beside = {case.title: cost for case in CASES for stack in tcp if (cost := stack.slowdown(case)) is not None}
+    if beside:
+        costs_of_tcp = format_list([f"{_times(cost)} ({title})" for title, cost in beside.items()])
+        texts.append(f"Linux's TCP takes {costs_of_tcp} times as long as in order.")
+    return texts
 
 
-def _times(cost: float) -> str:
-    return f"no end in {LIMIT}" if math.isinf(cost) else f"{cost:.2f} times as long"
-
-
-def _beside_tcp(found: Sequence[Stack]) -> str:
-    """What Linux's TCP pays."""
-    tcp = next((stack for stack in found if stack.is_tcp), None)
-    if tcp is None:
-        return ""
-    texts = {}
-    for case in CASES:
-        cost, spurious = tcp.slowdown(case), tcp.spurious(case)
-        if cost is not None:
-            count = "" if spurious is None else f", with {number_text(spurious)} spurious losses"
-            texts[case] = f"{_times(cost)}{count}"
-    return _by_case("The same download over Linux's TCP takes:", texts)
+def _times(cost: Interval) -> str:
+    median, low, high = (f"{end:.2f}" if math.isfinite(end) else "∞" for end in (cost.median, cost.low, cost.high))
+    return median if median == low == high else f"{median} [{low}, {high}]"

@@ -60,7 +60,7 @@ def _findings(rows: Sequence[Window]) -> list[str]:
         near = sorted(stacks - set(apart))
         named = f": {format_list(near)}" if near else ""
         lines.append(
-            f"* {_TITLES[controller]}: {len(near)} of {len(stacks)} servers stay within {CLOSE:.0%} of the window of "
+            f"* {_TITLES[controller]}: {len(near)} of {len(stacks)} servers stay within {CLOSE:.0%} of "
             f"{_RFCS[controller]} wherever they ran{named}."
         )
         worst = [max((window for window in own if window.stack == name), key=_distance) for name in apart]

@@ -67,9 +67,9 @@ def _findings(cells: Sequence[CellResult]) -> list[str]:
                 lines.append(f"* {part} up over {path}: {times}; the line rate allows {number_text(ideal)} s.")
     both = alone_and_beside(cells).items()
     for what, other, place in (("A download", "an upload", 0), ("An upload", "a download", 2)):
-        ratios = {pair: times for pair, row in both if (times := ratio(row[place + 1], row[place])) is not None}
+        ratios = {pair: cost for pair, row in both if (cost := ratio(row[place + 1], row[place])) is not None}
         if ratios:
-            text = extremes_text({pair: interval([times]) for pair, times in ratios.items()}, "{} ({})")
+            text = extremes_text({pair: interval([cost]) for pair, cost in ratios.items()}, "{} ({})")
             lines.append(f"* {what} beside {other} takes {text} times as long as alone, by medians.")
     return [*lines, ""] if lines else []
 

@@ -99,15 +99,14 @@ def test_what_is_asked_outright_is_the_default_all_the_same() -> None:
 def test_three_texts() -> None:
     goodputs, delays, fair = sentences(contestants(study_results()))
     assert goodputs == (
-        "Alone, the median goodput is highest behind DropTail, 1 BDP, at 18.4 Mbit/s. It is lowest behind CoDel, at "
-        "14.5 Mbit/s. picoquic dcubic has the least of all: 12 Mbit/s behind CoDel."
+        "Alone, the median goodput is 14.5 Mbit/s behind CoDel to 18.4 Mbit/s behind DropTail of 1 BDP. picoquic dcubic has the least of all: 12 Mbit/s behind CoDel."
     )
     assert delays == (
-        "The median of the senders' mean queue delays is longest behind DropTail, 1 BDP, at 30 ms. It is 4 ms behind "
-        "CoDel. Behind DropTail, 1 BDP, picoquic bbr waits least: 1 ms."
+        "The median of the senders' mean queue delays is 4 ms behind CoDel to 30 ms behind DropTail of 1 BDP. "
+        "Behind DropTail of 1 BDP, picoquic bbr waits least: 1 ms."
     )
     assert fair == (
-        "Beside TCP CUBIC behind DropTail, 1 BDP, picoquic bbr has 83% of the goodput, and quiche cubic has 50%. Where "
+        "Beside TCP CUBIC behind DropTail of 1 BDP, picoquic bbr has 83% of the goodput, and quiche cubic has 50% [33%, 67%]. Where "
         "each flow has a queue of its own, the share furthest from half is 49%."
     )
 

@@ -14,6 +14,7 @@ from harness.execution.matrix import Request, build_matrix, named_implementation
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, TAKEN
 from studies.remembered.compared import by_mechanism, course, harmed
+from studies.remembered.figures import gains
 from studies.remembered.page import remembered
 from tests.examples import SIM, catalogue, images
 
@@ -110,3 +111,11 @@ def test_a_course_that_not_every_run_takes_is_counted() -> None:
 def test_scenarios_without_runs_say_so() -> None:
     text = remembered([])
     assert text.count("No runs are stored.") == len(ALIKE) + 1
+
+
+def test_the_figure_has_a_row_with_a_seed_and_one_without() -> None:
+    drawn = gains(results("remembered/same-50-10mb", {"off": [9.0] * 3, "careful-resume": [6.0] * 3}))
+    assert drawn is not None
+    values = {row["row"]: row["value"] for rows in drawn["datasets"].values() for row in rows if "case" in row}
+    assert values == {"quinn, careful-resume": 0.6, "quinn": 0.9}
+    assert gains([]) is None
