@@ -106,7 +106,7 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     for pair, result in zip(pairs, cells, strict=True):
         case = case_of(result.cell.scenario.name)
         if case is not None:
-            if (rate := _pass_rate(result)).runs > 1:
+            if (rate := pass_rate(result)).runs > 1:
                 rates[pair, case] = rate
             verdict = result.verdict
             entries[pair, case] = TestcaseResult(
@@ -118,7 +118,8 @@ def matrix_of(results: Sequence[CellResult]) -> InteropMatrix:
     return relabel_unsupported(InteropMatrix(clients, servers, entries, measured, rates))
 
 
-def _pass_rate(result: CellResult) -> PassRate:
+def pass_rate(result: CellResult) -> PassRate:
+    """How many of a cell's runs succeeded, of those that succeeded or failed."""
     words = Counter(run_result(run, measured).word for run, measured in result.runs)
     return PassRate(words["succeeded"], words["succeeded"] + words["failed"])
 
@@ -185,21 +186,22 @@ def interop_document(matrix: InteropMatrix, published: InteropMatrix | None = No
     }
     if matrix.rates:
         data["rates"] = [_rate_data(pair, case, rate) for (pair, case), rate in matrix.rates.items()]
-    blocks = [Paragraph(f"{_summary(matrix)}. {RESULT_LEGEND}."), _grid(matrix), *_failure_blocks(matrix)]
-    blocks += _rate_blocks(matrix)
+    blocks = [Paragraph(f"{_summary(matrix)}. {RESULT_LEGEND}."), grid(matrix), *failure_blocks(matrix)]
+    blocks += rate_blocks(matrix)
     if published is not None:
         mismatches = disagreements(matrix, published)
         data["disagreements"] = [_disagreement(mismatch) for mismatch in mismatches]
         blocks += [
             Paragraph(f"Published: {_summary(published)}.", medium="terminal"),
-            replace(_grid(published), medium="terminal"),
+            replace(grid(published), medium="terminal"),
             Paragraph(f"{len(mismatches)} disagreements with the published matrix."),
             _disagreements_table(mismatches),
         ]
     return Document(data, blocks)
 
 
-def _grid(matrix: InteropMatrix) -> Table:
+def grid(matrix: InteropMatrix) -> Table:
+    """Clients down, servers across, cases by their marks."""
     columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=12) for name in matrix.servers)]
     return Table(columns, [Row([name, *_grid_cells(matrix, name)]) for name in matrix.clients])
 
@@ -215,7 +217,7 @@ def _grid_cells(matrix: InteropMatrix, client: str) -> Iterator[Phrase]:
 # --- How often a case succeeds where chance decides: runs with different seeds.
 
 
-def _rate_blocks(matrix: InteropMatrix) -> list[Block]:
+def rate_blocks(matrix: InteropMatrix) -> list[Block]:
     """A grid per case with several runs a pair: how many succeeded, and the interval of the chance to."""
     blocks: list[Block] = []
     for case, abbreviation in CASES.items():
@@ -237,13 +239,13 @@ def _rate_grid(rates: Mapping[Pair, PassRate]) -> Table:
     clients, servers = (sorted({pair[index] for pair in rates}) for index in (0, 1))
     columns = [Column("client ↓ server →", identifies=True), *(Column(name, text=8) for name in servers)]
     rows = [
-        Row([client, *(_rate_text(rates[client, name]) if (client, name) in rates else "" for name in servers)])
+        Row([client, *(rate_text(rates[client, name]) if (client, name) in rates else "" for name in servers)])
         for client in clients
     ]
     return Table(columns, rows)
 
 
-def _rate_text(rate: PassRate) -> str:
+def rate_text(rate: PassRate) -> str:
     """'17/20 (64–95 %)'; ends are rounded outwards."""
     low, high = share_interval(rate.succeeded, rate.runs)
     return f"{rate.succeeded}/{rate.runs} ({math.floor(100 * low)}–{math.ceil(100 * high)} %)"
@@ -385,7 +387,7 @@ def _failed_entries(matrix: InteropMatrix) -> list[_FailedEntry]:
     ]
 
 
-def _failure_blocks(matrix: InteropMatrix) -> list[Block]:
+def failure_blocks(matrix: InteropMatrix) -> list[Block]:
     """A terminal has a row a failure; a page has a part per responsible party, each finding with all its pairs."""
     failures = _failed_entries(matrix)
     if not failures:

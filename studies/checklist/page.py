@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.report.markdown import table_row
+from harness.formatting import format_count
+from harness.report.markdown import findings, table_row
 from studies.checklist import migration, red, satellite, sharing, udp
-from studies.checklist.verdicts import STATUSES, Claim, Document, Verdict
+from studies.checklist.verdicts import STATUSES, Claim, Document, Status, Verdict
 from studies.handover.claims import SOURCE as KIM
 from studies.in_sequence.claims import SOURCE as KUHN
 from studies.link_sharing.claims import SOURCE as INET
@@ -27,6 +28,10 @@ SCENARIOS = tuple(
 )
 
 
+#: Verdicts that the runs decide.
+_DECIDED: tuple[Status, ...] = ("reproduced", "in part", "contradicted")
+
+
 def checklist(results: Sequence[CellResult]) -> str:
     """The page."""
     judged = {document.source: judge(document, results) for document in DOCUMENTS}
@@ -35,6 +40,7 @@ def checklist(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
+        *findings(_found(judged)),
         "This page has every figure, table and sentence with a number or a direction of five documents, in our words.",
         "Beside each you find what the stored runs say to it. [Another page](documents.md) has the tables behind it.",
         "A figure here is a median with its interval. *Over n stacks* it is the middle of their medians, with the",
@@ -56,6 +62,27 @@ def checklist(results: Sequence[CellResult]) -> str:
 def judge(document: Document, results: Sequence[CellResult]) -> list[tuple[Claim, Verdict]]:
     """Each claim of a document with its verdict."""
     return [(claim, claim.judge(results)) for claim in document.claims(results)]
+
+
+def _found(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:
+    """How many claims have each verdict, and which documents have the most and the fewest reproduced."""
+    counts = {source: Counter(verdict.status for _, verdict in rows) for source, rows in judged.items()}
+    whole = sum(counts.values(), Counter[Status]())
+    decided = {source: sum(map(count.__getitem__, _DECIDED)) for source, count in counts.items()}
+    if not (total := sum(decided.values())):
+        return
+    yield (
+        f"The runs reproduce {whole['reproduced']} of {total} claims that they decide, {whole['in part']} more in "
+        f"part, and contradict {whole['contradicted']}."
+    )
+    yield (
+        f"{format_count(whole['not decided'], 'claim')} are not decided, {whole['not applicable']} not applicable, and "
+        f"{whole['missing']} have no runs."
+    )
+    shares = {source: counts[source]["reproduced"] / number for source, number in decided.items() if number}
+    for words, choose in (("largest", max), ("smallest", min)):
+        source = choose(shares, key=lambda name: shares[name])
+        yield f"The {words} share is reproduced of {source}: {counts[source]['reproduced']} of {decided[source]}."
 
 
 def _summary(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ And docs/effects.md, with every effect of every pair.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -31,9 +31,9 @@ from harness.doe.effects.summary import (
 )
 from harness.doe.minimal_settings import stored_searches
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import format_count
+from harness.formatting import format_count, format_list
 from harness.report.designs import searches_blocks
-from harness.report.markdown import render_blocks, table_row
+from harness.report.markdown import findings, render_blocks, table_row
 from harness.report.numbers import number_text
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import MIN_VALUES
@@ -108,6 +108,9 @@ A cell has what the factor is worth of each time, one after the other. **Bold** 
 """
 _DETAILS = """# Every effect
 
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
+"""
+_READ = """\
 ```
 harness report study studies/fraction-50-10 --servers quiche --store results/reference   # all effects of a pair
 ```
@@ -133,8 +136,6 @@ print(effects.filter(pl.col("server") == "quiche", pl.col("shown") == "yes").sor
 
 `not_told_from` has the interactions that a fraction takes for this one. `on_one_run` has less than half of it left
 without that run. A *residual* is a run's distance from the model of factors and two of them together.
-
-Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
 """
 #: The scenario of the same path whose runs in real time would confirm what a mode does in virtual time.
 _REAL = "satellite/medium"
@@ -155,6 +156,10 @@ _REACH = """## What would it take?
 setting alone, then sets of two and more. The sets that single settings promise most of come first. A set is the
 cheapest if every cheaper set was tried and fails. No set meets the objectives if every set was tried and fails.
 """
+
+
+#: The most factors that a sentence names.
+_MAX_FACTORS = 3
 
 
 def game_changers(results: Sequence[CellResult]) -> str:
@@ -184,6 +189,8 @@ def every_effect(results: Sequence[CellResult]) -> str:
     return "\n".join(
         [
             _DETAILS,
+            *findings(_found(analyses)),
+            _READ,
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _greatest),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _greatest),
             *_by_path(_own(analyses), "reach", "Every setting alone, beside each stack's own", _OWN, _greatest, [""]),
@@ -191,6 +198,30 @@ def every_effect(results: Sequence[CellResult]) -> str:
             *_levels_seen(analyses),
         ]
     )
+
+
+def _found(analyses: Sequence[Analysis]) -> Iterator[str]:
+    """Which factors change the game on the most servers, which never do, and the greatest effect; near paths aside."""
+    far = [analysis for analysis in analyses if not _near(analysis)]
+    decided = sorted((tally for tally in tallies(far) if tally.servers), key=lambda tally: -len(tally.changes))
+    if not decided:
+        return
+    pairs = {(analysis.sample.client, analysis.sample.server) for analysis in far}
+    yield f"{format_count(len(pairs), 'pair')} ran with other settings of {format_count(len(decided), 'factor')}."
+    often = [
+        f"`{tally.factor}` on {len(tally.changes)} of {format_count(len(tally.servers), 'server')}"
+        for tally in decided[:_MAX_FACTORS]
+        if tally.changes
+    ]
+    if often:
+        yield f"A factor changes the game where its worse level takes {GAME:.0%} longer and more."
+        yield f"The most frequent are {format_list(often)}."
+    greatest = max(decided, key=lambda tally: tally.largest)
+    if greatest.largest:
+        yield f"The greatest effect is that of `{greatest.factor}`: {greatest.largest_text}; {greatest.largest_at}."
+    never = [f"`{tally.factor}`" for tally in decided if not tally.changes]
+    if never:
+        yield f"{format_count(len(never), 'factor')} never change it: {format_list(never)}."
 
 
 def effects_data(results: Sequence[CellResult]) -> str:

@@ -27,6 +27,11 @@ class Figures:
     line_rate_share: float
     """Share of the line rate that the file had from its first byte on."""
 
+    @property
+    def holds_like_for_like(self) -> bool:
+        """Whether the bound holds on frames as fast as upstream's."""
+        return self.adjusted_completion is not None and self.adjusted_completion <= self.bound
+
 
 @dataclass(frozen=True)
 class Note:

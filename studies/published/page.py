@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count
 from harness.outcome import Interval
-from harness.report.markdown import table_row
+from harness.report.markdown import findings, table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
 from studies.published.claims import FIGURES, GRID, NOT_COMPARED, Published
@@ -28,6 +29,7 @@ def published(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
+        *findings(_found(results)),
         "What others measured, and what this lab does on a path like theirs. Ours are medians, with intervals where",
         f"chance plays. *Ratio* is ours to theirs. No reason is given where they are within {CLOSE:.0%}, or where",
         "theirs is a bound that holds. †: an abstract or an excerpt states the figure; the source was not read.",
@@ -45,6 +47,37 @@ def published(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
+def _found(results: Sequence[CellResult]) -> Iterator[str]:
+    """How many figures agree, and which differ most."""
+    stored = {figure.key: own for figure in FIGURES if (own := ours(results, figure.key)) is not None}
+    compared = [
+        (own.value / figure.value, figure)
+        for figure in FIGURES
+        if (own := stored.get(figure.key)) and own.value is not None and figure.value is not None
+    ]
+    if not compared:
+        return
+    bounds = [(ratio, figure) for ratio, figure in compared if figure.is_bound]
+    measured = [(ratio, figure) for ratio, figure in compared if not figure.is_bound]
+    if measured:
+        agreeing = sum(_agrees(ratio, figure) for ratio, figure in measured)
+        yield f"{agreeing} of {len(measured)} measured figures are within {CLOSE:.0%} of ours."
+        near = sum(abs(math.log(ratio)) <= math.log(2) for ratio, _ in measured)
+        ratio, figure = max(measured, key=lambda pair: abs(math.log(pair[0])))
+        yield f"{near} are within a factor of two. Ours differs most from {figure.source}: × {number_text(ratio)}."
+    if bounds:
+        holding = sum(_agrees(ratio, figure) for ratio, figure in bounds)
+        yield f"{holding} of {format_count(len(bounds), 'bound')} hold to within {CLOSE:.0%}."
+    yield (
+        f"{len(stored) - len(compared)} more figures have no ratio, {len(FIGURES) - len(stored)} have no runs yet, and "
+        f"{len(NOT_COMPARED)} sources are not compared."
+    )
+
+
+def _agrees(ratio: float, figure: Published) -> bool:
+    return ratio <= 1 + CLOSE if figure.is_bound else abs(ratio - 1) <= CLOSE
+
+
 def _row(results: Sequence[CellResult], figure: Published) -> list[str]:
     row = [figure.source + (" †" if figure.read == "abstract" else ""), figure.path, figure.figure, figure.theirs]
     own = ours(results, figure.key)
@@ -53,8 +86,7 @@ def _row(results: Sequence[CellResult], figure: Published) -> list[str]:
     if own.value is None or figure.value is None:
         return [*row, own.text, "–", figure.why or "–"]
     ratio = own.value / figure.value
-    is_alike = ratio <= 1 + CLOSE if figure.is_bound else abs(ratio - 1) <= CLOSE
-    return [*row, own.text, number_text(ratio), "–" if is_alike else figure.why]
+    return [*row, own.text, number_text(ratio), "–" if _agrees(ratio, figure) else figure.why]
 
 
 def _grid(results: Sequence[CellResult]) -> Iterator[str]:

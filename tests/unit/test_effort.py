@@ -7,7 +7,7 @@ from harness.outcome import Transfer
 from harness.report.results import effort_summary, slowest_families, total_effort
 from tests.engine_pairs import result, run
 from tests.examples import scenario
-from tools.reference.readme import with_verdicts
+from tools.reference.readme import with_experiments, with_results, with_verdicts
 
 
 def of(name: str, *walls: float, virtual: float | None = 60.0) -> CellResult:
@@ -40,6 +40,16 @@ def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longes
         in readme
     )
     assert "Longest were `studies` 2.0 h, `queue` 0.5 h, `satellite` 0.1 h." in readme
+
+
+def test_pages_open_with_what_few_runs_show() -> None:
+    page = "".join(f"<!-- {name} --><!-- /{name} -->" for name in ("findings", "results", "why"))
+    few = [of("satellite/medium", 60), of("interop/medium-10mb", 60)]
+    for results in ([], few, few[1:]):
+        opening, _, _ = with_results(page, results, "").partition("<!-- /findings -->")
+        assert ("No runs are stored." in opening) is not bool(results)
+        assert ("1 pair end: alpha → beta soonest" in opening) is bool(results)
+        assert "No runs are stored." in with_experiments(page, [], results)
 
 
 def test_runs_of_nobody_take_nothing() -> None:

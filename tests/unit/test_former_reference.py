@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,11 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
     ]  # fmt: skip
     page = changed_page(changeds, compared)
     assert "The comparison has 3 cells: 1 worse, 1 gone, 1 same." in page and "more than 3 %" in page
-    (row,) = (text for text in page.splitlines() if "x/slower" in text)
+    assert page.index("The largest deterioration is in x/slower") < page.index("```")
+    (row,) = (text for text in page.splitlines() if text.startswith("|") and "x/slower" in text)
     assert "10.1 → 12.1 s (× 1.2" in row and "n = 2 and 2" in row and "the engine's code" in row
     assert "x/steady" not in page
+    assert "No runs are stored." in changed_page([], replace(compared, counts={}))
 
 
 def test_a_comparison_that_is_kept_already_stays(tmp_path: Path) -> None:

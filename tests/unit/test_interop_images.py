@@ -99,6 +99,7 @@ def test_each_role_is_told_what_is_not_the_other_s_alone() -> None:
 def test_the_page_says_what_every_image_takes_and_why_not_the_rest() -> None:
     scenarios = [catalogue().scenario(file) for file in catalogue().scenario_files()]
     page = interop_page(scenarios, list(BUILT.values()), [])
+    assert page.index("No runs are stored.") < page.index("## How it is done")
     table = page.partition("## What the images here take")[2].partition("\n* ")[0]
     rows = {row[0]: row[1:] for row in (text.strip("| ").split(" | ") for text in table.splitlines()) if len(row) > 1}
     column = TESTCASES.index("keyupdate")

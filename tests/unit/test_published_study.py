@@ -89,7 +89,8 @@ def test_every_figure_has_a_row_and_says_what_makes_its_runs() -> None:
     page = published([])
     assert page.count("| no run yet: `harness run ") == len(FIGURES)
     assert all(figure.theirs in page and f"`harness run {figure.command} " in page for figure in FIGURES)
-    assert "pair by pair" not in page
+    assert "pair by pair" not in page and "No runs are stored." in page
+    assert "* 0 of 1 measured figures are within 5% of ours." in published(RUNS[:1])
 
 
 def _row(page: str, *words: str) -> list[str]:

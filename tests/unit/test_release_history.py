@@ -386,11 +386,19 @@ def test_the_page_of_histories_leads_with_what_changed_most(tmp_path: Path) -> N
         item.result for version, day in days.items() if (item := release(version, times[version], day=day)).result
     ]
     page = histories_page(Catalogue(tmp_path), results, ["history-mine.svg"])
-    findings = [line for line in page.splitlines() if line.startswith("* ")]
+    opening, _, rest = page.partition("## What changed most")
+    assert [line for line in opening.splitlines() if line.startswith("* ")] == [
+        "* 4 releases of 1 stack have runs. 2 of 3 steps to the next release change a figure by 2% or more.",
+        "* The largest improvement is mine 1.3.0 in test/case, completion 6.99 → 3.",
+    ]  # fmt: skip
+    findings = [line for line in rest.splitlines() if line.startswith("* ")]
     assert [line.partition(":")[0] for line in findings] == [
         "* **mine 1.3.0** (2026-01-04), test/case", "* **mine 1.1.0** (2026-01-02), test/case",
     ]  # fmt: skip
     assert findings[1].endswith("completion 8 → 7 (-12%): line rate 1 s less. Its notes name a larger window.")
     assert "## Mine: 4 releases" in page and "](figures/history-mine.svg)" in page
     assert [file for file, _ in history_figures(Catalogue(tmp_path), results)] == ["history-mine.svg"]
+    for few in ([], results[:1]):
+        page = histories_page(Catalogue(tmp_path), few, [])
+        assert "* " not in page.partition("*Against")[0] and "No runs are stored." in page
     assert "## " not in histories_page(Catalogue(tmp_path), [], [])

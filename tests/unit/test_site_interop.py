@@ -16,6 +16,7 @@ from harness.store.results import Store
 from tests.examples import catalogue, implementation
 from tests.examples import cell as make_cell
 from tests.plot_runs import page_cache
+from tools.reference.interop_page import interop_page as document
 
 
 def _result(client: str, server: str, case: str, status: VerdictStatus, sentence: str = "So it is.") -> CellResult:
@@ -40,6 +41,38 @@ def _square() -> list[CellResult]:
         for case, pairs in words.items()
         for pair, status in pairs.items()
     ]
+
+
+@pytest.mark.parametrize(
+    ("results", "opening"),
+    [
+        (
+            _square(),
+            [
+                "3 of 8 cells (a pair in a test case) succeed.",
+                "1 fail, 2 more fail with every peer, 1 are unsupported, and 1 inconclusive (0 of them not exercised).",
+                "1 of 4 pairs succeed in every case that both take; alpha → beta in the most (2).",
+                "Most failures are in S (2) and H (1).",
+                "0 of 3 failures look to be an implementation's, 0 our endpoints', and nobody has looked into 3.",
+            ],
+        ),
+        (
+            [_result("alpha", "alpha", "handshakeloss", "unsupported")],
+            [
+                "0 of 1 cells (a pair in a test case) succeed.",
+                "0 fail, 0 more fail with every peer, 1 are unsupported, and 0 inconclusive (0 of them not exercised).",
+            ],
+        ),
+    ],
+)
+def test_the_page_of_test_cases_opens_with_what_the_grid_shows(results: list[CellResult], opening: list[str]) -> None:
+    scenarios = [catalogue().scenario(file) for file in catalogue().scenario_files()]
+    page = document(scenarios, [], results)
+    head, _, grid = page.partition("client ↓ server →")
+    assert [line for line in head.splitlines() if line.startswith("* ")][: len(opening)] == [
+        f"* {line}" for line in opening
+    ]
+    assert "## " not in head and grid.index("## How it is done") < grid.index("## Test cases")
 
 
 def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:

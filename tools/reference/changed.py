@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult, point_of
@@ -15,16 +17,19 @@ from harness.evaluation.regression.decision import (
     match_cells,
     version_differences,
 )
-from harness.formatting import escape_stored, format_count, name_first
+from harness.formatting import escape_stored, format_count, format_list, name_first
 from harness.report.gate import figure_text
-from harness.report.markdown import table_row
+from harness.report.markdown import findings, table_row
 from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
 
 _HEAD = """# What changed
 
 Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md) and from those of
-`results/former/`. It lists the cells whose figures changed with the last campaign. This command compared them:
+`results/former/`.
+"""
+_METHOD = """\
+The page lists the cells whose figures changed with the last campaign. This command compared them:
 
 ```
 harness gate --baseline OLD --store results/reference --keep results/former
@@ -76,14 +81,12 @@ def changed(
 
 def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     """The page. `compared`: what the whole comparison came to."""
-    counts = ", ".join(f"{compared.counts[status]} {status}" for status in STATUS_ORDER if compared.counts.get(status))
     summary = (
-        f"The comparison has {format_count(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed if "
-        f"it differs by more than {100 * compared.within:.3g} %. If it depends on chance, a test has to show the "
-        f"change, too (Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that *cannot tell* have too "
-        "few runs for the test. They have no line here."
+        f"A figure has changed if it differs by more than {100 * compared.within:.3g} %. If it depends on chance, a "
+        f"test has to show the change, too (Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that "
+        "*cannot tell* have too few runs for the test. They have no line here."
     )
-    lines = [_HEAD, summary, ""]
+    lines = [_HEAD, *findings(_found(cells, compared)), _METHOD, summary, ""]
     for folder in dict.fromkeys(_folder(cell) for cell in cells):
         mine = [cell for cell in cells if _folder(cell) == folder]
         lines += [
@@ -102,6 +105,27 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
             lines.append(table_row([escape_stored(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
+
+
+def _found(cells: Sequence[Changed], compared: BaselineComparison) -> Iterator[str]:
+    """How many cells changed, where, and by how much at most."""
+    counts = ", ".join(f"{compared.counts[status]} {status}" for status in STATUS_ORDER if compared.counts.get(status))
+    if not counts:
+        return
+    yield f"The comparison has {format_count(sum(compared.counts.values()), 'cell')}: {counts}."
+    folders = Counter(map(_folder, cells)).most_common()
+    if folders:
+        yield f"The changed cells are in {format_list([f'{name} ({count})' for name, count in folders])}."
+    for status, words in (("worse", "deterioration"), ("better", "improvement")):
+        figures = [
+            (abs(math.log(figure.factor)), cell.decision.pair.name, figure)
+            for cell in cells
+            for figure in cell.decision.figures
+            if figure.status == cell.decision.status == status and figure.factor
+        ]
+        if figures:
+            _, name, figure = max(figures, key=lambda item: item[0])
+            yield f"The largest {words} is in {escape_stored(name)}: {escape_stored(figure_text(figure))}."
 
 
 def _folder(cell: Changed) -> str:

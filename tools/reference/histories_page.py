@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.analysis.interop.registry import case_of
+from harness.analysis.metrics.registry import find_metric
 from harness.catalogue import Catalogue
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import ReleaseChange, ScenarioHistory, has_release, stored_histories
 from harness.evaluation.staleness import outdated_note
-from harness.formatting import format_count
+from harness.formatting import format_count, format_list
 from harness.report.history import change_sentence, history_blocks
-from harness.report.markdown import render_blocks
+from harness.report.markdown import findings, render_blocks
+from harness.report.numbers import number_text
 from harness.report.plots.releases import history_figure
 
 #: A change of a figure from this share on is among the findings.
@@ -21,9 +23,11 @@ _FINDING_SHARE = 0.02
 
 _HEAD = """# What every release did
 
-Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md). Each release
-downloads from itself, in virtual time. [Releases](releases.md) shows how you make such a history of your own, and how
-you find the release that changed something.
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
+"""
+_METHOD = """\
+Each release downloads from itself, in virtual time. [Releases](releases.md) shows how you make such a history of your
+own, and how you find the release that changed something.
 
 ```console
 $ harness history quinn satellite/medium satellite/large
@@ -36,14 +40,14 @@ with [the parts of the time](because.md) that became longer or shorter.
 
 def histories_page(catalogue: Catalogue, results: Sequence[CellResult], drawn: Sequence[str]) -> str:
     """The page. `drawn`: files of figures below docs/figures that are there."""
-    parts = [_HEAD]
     by_name = stored_histories(results, catalogue.releases)
-    findings = [finding for name, histories in by_name.items() for finding in _findings(name, histories)]
-    if findings:
+    parts = [_HEAD, *findings(_found(by_name)), _METHOD]
+    changes = [change for name, histories in by_name.items() for change in _changes(name, histories)]
+    if changes:
         parts.append(
             "## What changed most\n\nEvery change of a figure by 2 % or more, the largest first in each stack.\n"
         )
-        parts.append("\n".join(f"* {finding}" for finding in findings) + "\n")
+        parts.append("\n".join(f"* {change}" for change in changes) + "\n")
     for name, histories in by_name.items():
         implementation = catalogue.implementations()[name][0]
         count = max(sum(item.result is not None for item in history.results) for history in histories)
@@ -69,7 +73,45 @@ def history_figures(catalogue: Catalogue, results: Sequence[CellResult]) -> Iter
             yield figure_file(name), figure
 
 
-def _findings(name: str, histories: Sequence[ScenarioHistory]) -> Iterator[str]:
+def _found(by_name: Mapping[str, Sequence[ScenarioHistory]]) -> Iterator[str]:
+    """How many releases are there, how many of them changed, and the largest change to either side."""
+    histories = [history for group in by_name.values() for history in group if case_of(history.scenario.name) is None]
+    steps = [(history, change) for history in histories for change in history.changes.values()]
+    if not steps:
+        return
+    names = {item.name for group in by_name.values() for history in group for item in history.results if item.result}
+    changed = sum(_largest(change) >= _FINDING_SHARE for _, change in steps)
+    yield (
+        f"{format_count(len(names), 'release')} of {format_count(len(by_name), 'stack')} have runs. {changed} of "
+        f"{format_count(len(steps), 'step')} to the next release change a figure by {_FINDING_SHARE:.0%} or more."
+    )
+    gains = sorted((gain for step in steps for gain in _gains(*step)), key=lambda gain: gain[0])
+    for words, (gain, text) in (("improvement", gains[-1]), ("deterioration", gains[0])) if gains else ():
+        if abs(gain) >= math.log(1 + _FINDING_SHARE) and (gain > 0) == (words == "improvement"):
+            yield f"The largest {words} is {text}."
+    unreached = [
+        f"{change.after.name.replace('@', ' ')} ({history.scenario.name})"
+        for history, change in steps
+        if any(math.isinf(after) and math.isfinite(before) for before, after in change.figures.values())
+    ]
+    if unreached:
+        yield f"A milestone is no longer reached since {format_list(unreached)}."
+
+
+def _gains(history: ScenarioHistory, change: ReleaseChange) -> Iterator[tuple[float, str]]:
+    """Of each figure that is known on both sides the logarithm of how much better it became, and that in words."""
+    flows = len(history.scenario.flows)
+    for name in history.metrics:
+        metric = find_metric(name.metric)
+        before, after = change.before.median(name), change.after.median(name)
+        if metric is None or metric.better == "neutral" or not before or not after or math.isinf(before + after):
+            continue
+        gain = math.log(before / after if metric.better == "lower" else after / before)
+        figures = f"{name.text(flows)} {number_text(before)} → {number_text(after)}"
+        yield gain, f"{change.after.name.replace('@', ' ')} in {history.scenario.name}, {figures}"
+
+
+def _changes(name: str, histories: Sequence[ScenarioHistory]) -> Iterator[str]:
     """The changes of an implementation that are large enough, the largest first, a sentence each."""
     changes = [
         (_largest(change), history.scenario.name, change)

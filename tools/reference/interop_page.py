@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.analysis.interop import declared_checks
+from harness.analysis.interop.matrix import InteropMatrix, PassRate
 from harness.analysis.interop.registry import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
+from harness.analysis.interop.responsibility import find_blame
 from harness.evaluation.cell_result import CellResult
-from harness.report.interop import checks_document, interop_document, matrix_of, testcase_cells
-from harness.report.markdown import render_markdown, table_row
+from harness.formatting import format_count, format_list
+from harness.report.document import Paragraph
+from harness.report.interop import (
+    RESULT_LEGEND,
+    checks_document,
+    failure_blocks,
+    grid,
+    matrix_of,
+    pass_rate,
+    rate_blocks,
+    rate_text,
+    testcase_cells,
+)
+from harness.report.markdown import findings, render_blocks, render_markdown, table_row
 from harness.report.results import effort_summary
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
@@ -16,9 +31,11 @@ from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenar
 _HEAD = """\
 # Interop
 
-Generated (`make generate`) from [the scenarios](../scenarios/interop), the declarations of checks in
-[`harness/analysis/interop/checks.py`](../harness/analysis/interop/checks.py), and the runs in [the reference
-store](../results/reference/README.md).
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md), [the
+scenarios](../scenarios/interop), and the [declarations of checks](../harness/analysis/interop/checks.py).
+"""
+_METHOD = """
+## How it is done
 
 The test cases of [the QUIC interop runner](https://github.com/quic-interop/quic-interop-runner) are scenarios here.
 Endpoints are asked by its contract (TESTCASE, REQUESTS), so that its images play as they are. Frames are captured
@@ -94,6 +111,12 @@ no others, curl, and Caddy. `harness check NAME` tries each of these, and the re
 """
 
 
+#: Cases in which chance decides.
+_CHANCE = ("handshakeloss", "transferloss", "handshakecorruption", "transfercorruption")
+#: The most cases that a sentence names.
+_MAX_CASES = 3
+
+
 def interop_page(
     scenarios: Sequence[Scenario], implementations: Sequence[Implementation], results: Sequence[CellResult]
 ) -> str:
@@ -103,7 +126,17 @@ def interop_page(
     by_name = {
         scenario.name.removeprefix(FOLDER): scenario for scenario in scenarios if scenario.name.startswith(FOLDER)
     }
-    lines = [_HEAD, "## Test cases", ""]
+    matrix = matrix_of(results)
+    lines = [_HEAD, *findings(_found(matrix, results))]
+    if matrix.entries:
+        lines.append(render_blocks([Paragraph(f"{RESULT_LEGEND}."), grid(matrix)]).rstrip("\n"))
+    lines.append(_METHOD)
+    judged = [result for result in testcase_cells(results) if case_of(result.cell.scenario.name) is not None]
+    if judged:
+        lines += [f"{effort_summary(judged)}; to decrypt and judge them is not in it.", ""]
+    if failures := render_blocks([*failure_blocks(matrix), *rate_blocks(matrix)]):
+        lines += ["## What failed, and why", "", failures]
+    lines += ["## Test cases", ""]
     lines += [table_row(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), table_row(["---"] * 6)]
     for name, abbreviation in (CASES | MEASUREMENTS).items():
         lines.append(_case(name, abbreviation, by_name[name]))
@@ -123,11 +156,58 @@ def interop_page(
         ]
     )
     lines.append(_DIFFERENCES.format(checks="\n".join(_stricter())))
-    matrix = matrix_of(results)
-    shown = render_markdown(interop_document(matrix)) if matrix.entries else "No runs are stored.\n"
-    judged = [result for result in testcase_cells(results) if case_of(result.cell.scenario.name) is not None]
-    took = [f"{effort_summary(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
-    return "\n".join([*lines, "## What stored runs show", "", *took, shown])
+    return "\n".join(lines)
+
+
+def _found(matrix: InteropMatrix, results: Sequence[CellResult]) -> Iterator[str]:
+    """What the grid shows, in at most six sentences."""
+    entries, counts = matrix.entries, matrix.counts()
+    if not entries:
+        return
+    relabelled = sum(entry.relabelled for entry in entries.values())
+    unexercised = sum(entry.reason == "not_exercised" for entry in entries.values())
+    yield f"{counts['succeeded']:,} of {len(entries):,} cells (a pair in a test case) succeed."
+    yield (
+        f"{counts['failed']:,} fail, {relabelled:,} more fail with every peer, "
+        f"{counts['unsupported'] - relabelled:,} are unsupported, and {counts['inconclusive']:,} inconclusive "
+        f"({unexercised:,} of them not exercised)."
+    )
+    taken = {
+        pair: words
+        for pair in matrix.pairs
+        if (words := [entry.judged_word for _, entry in matrix.cases(pair) if entry.judged_word != "unsupported"])
+    }
+    clean = {pair: len(words) for pair, words in taken.items() if set(words) == {"succeeded"}}
+    most = max(clean.values(), default=0)
+    examples = format_list([" → ".join(pair) for pair, count in clean.items() if count == most])
+    yield (
+        f"{len(clean)} of {format_count(len(taken), 'pair')} succeed in every case that both take"
+        + (f"; {examples} in the most ({most})." if clean else ".")
+    )
+    failures = [(place, entry) for place, entry in entries.items() if entry.judged_word == "failed"]
+    blames = [find_blame(pair, case, entry) for (pair, case), entry in failures]
+    whose = Counter(None if blame is None else blame.whose for blame in blames)
+    frequent = Counter(CASES[case] for (_, case), _ in failures).most_common(_MAX_CASES)
+    if failures:
+        yield f"Most failures are in {format_list([f'{name} ({count})' for name, count in frequent])}."
+        yield (
+            f"{whose['implementation']} of {len(failures)} failures look to be an implementation's, "
+            f"{whose['endpoint']} our endpoints', and nobody has looked into {whose[None]}."
+        )
+    rates = {
+        name: _total(
+            pass_rate(result) for result in testcase_cells(results) if case_of(result.cell.scenario.name) == name
+        )
+        for name in _CHANCE
+    }
+    shown = [f"{CASES[name]} {rate_text(rate)}" for name, rate in rates.items() if rate.runs]
+    if shown:
+        yield f"Where packets are lost or damaged, runs succeed so often (95 %, Wilson): {format_list(shown)}."
+
+
+def _total(rates: Iterable[PassRate]) -> PassRate:
+    pairs = [(rate.succeeded, rate.runs) for rate in rates]
+    return PassRate(sum(succeeded for succeeded, _ in pairs), sum(runs for _, runs in pairs))
 
 
 def _stricter() -> Iterator[str]:

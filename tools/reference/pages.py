@@ -148,7 +148,7 @@ def _result_pages(app: App) -> dict[Path, Text]:
         parameters: lambda: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
         ),
-        because: lambda: with_experiments(because.read_text(encoding="utf-8"), experiments()),
+        because: lambda: with_experiments(because.read_text(encoding="utf-8"), experiments(), results()),
         limits: lambda: with_datagrams(limits.read_text(encoding="utf-8"), every_result()),
         **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
         **_changed(app, results),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -10,15 +13,17 @@ from harness.analysis.interop.registry import case_of
 from harness.analysis.metrics.wire import EXCESS, stored_excess
 from harness.doe.interventions import Explained
 from harness.errors import InputError
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, attributions, notable_parts
+from harness.evaluation.objective_claim import meeting_pairs
+from harness.formatting import format_count, format_list
 from harness.outcome import proven_outcome
 from harness.report.compare import comparison_blocks, comparisons
-from harness.report.diagnosis import diagnosis_blocks
+from harness.report.diagnosis import STATE_NAMES, diagnosis_blocks
 from harness.report.document import Block, Column, Row, Table
 from harness.report.grid import grid_blocks, verdict_grid_blocks
-from harness.report.markdown import render_blocks, render_markdown
+from harness.report.markdown import findings, render_blocks, render_markdown
 from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
-from harness.report.results import results_blocks, slowest_families, total_effort, totals_blocks
+from harness.report.results import group_by_scenario, results_blocks, slowest_families, total_effort, totals_blocks
 from harness.report.why import why_blocks
 from harness.scenario.schema import Implementation
 from studies.coexistence.claims import PATHS
@@ -92,15 +97,89 @@ def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
     """The text of docs/results.md with its tables made anew, the studies' claims below. InputError likewise."""
     shown = [result for result in results if result.cell.scenario.name == SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
-    tables = render_blocks([*totals_blocks(results), *grid_blocks(everyone), *results_blocks(shown)])
-    content = f"{tables}\n{claims}"
-    return between(text, "results", content, "docs/results.md")
+    page = "docs/results.md"
+    opening = [*findings(_found(results)), render_blocks(grid_blocks(everyone))]
+    text = between(text, "findings", "\n".join(opening), page)
+    tables = render_blocks([*totals_blocks(results), *results_blocks(shown)])
+    return between(text, "results", f"{tables}\n{claims}", page)
 
 
-def with_experiments(text: str, entries: Sequence[Explained]) -> str:
-    """The text of docs/because.md with the experiments on the README's cells made anew. InputError likewise."""
+def _found(results: Sequence[CellResult]) -> Iterator[str]:
+    """Which satellite cases any pair meets all objectives of, and the quickest and the slowest of all pairs."""
+    if not results:
+        return
+    runs, _, _ = total_effort(results)
+    yield f"The store has {runs:,} runs of {len(results):,} cells."
+    asked = [
+        result
+        for result in results
+        if result.cell.scenario.name.startswith("satellite/")
+        and result.cell.scenario.objectives
+        and result.cell.virtual_time
+        and not result.cell.parameters
+        and result.runs
+    ]
+    met, missed = list[str](), list[str]()
+    for group in group_by_scenario(asked):
+        name, meeting = f"`{group[0].cell.scenario.name}`", meeting_pairs(group)
+        pairs = format_list([f"{' → '.join(_pair(result))}" for result in meeting])
+        if meeting:
+            count = f"{len(meeting)} of {format_count(len(group), 'pair')}"
+            met.append(f"In virtual time all objectives of {name} are met by {count}: {pairs}.")
+        else:
+            missed.append(f"{name} ({len(group)})")
+    yield from met
+    if missed:
+        yield f"No pair is shown to meet all objectives of {format_list(missed)}; in brackets stand the pairs that ran."
+    times = {
+        " → ".join(_pair(result)): span.median
+        for result in results
+        if result.cell.scenario.name == EVERYONE and not result.cell.parameters
+        if (span := result.interval("completion", 0, "first")) is not None and math.isfinite(span.median)
+    }
+    if times:
+        first, last = (choose(times, key=lambda name: times[name]) for choose in (min, max))
+        yield (
+            f"In the grid below {format_count(len(times), 'pair')} end: {first} soonest ({times[first]:.1f} s), "
+            f"and {last} latest ({times[last]:.1f} s)."
+        )
+
+
+def _pair(result: CellResult) -> tuple[str, str]:
+    return result.cell.client.name, result.cell.server.name
+
+
+def with_experiments(text: str, entries: Sequence[Explained], results: Sequence[CellResult]) -> str:
+    """The text of docs/because.md with the experiments on the README's cells made anew, and what the README's matrix
+    (`results`) shows. InputError likewise.
+    """
+    text = between(text, "findings", "\n".join(findings(_causes(results))), "docs/because.md")
     content = render_blocks(why_blocks(entries)) if entries else "No experiment is stored.\n"
     return between(text, "why", content, "docs/because.md")
+
+
+def _causes(results: Sequence[CellResult]) -> Iterator[str]:
+    """Where the pairs of the README's matrix lose most of their time."""
+    transfers = [
+        transfers[0]
+        for result in results
+        if (cell := result.cell).scenario.name == SHOWN and cell.virtual_time and not cell.parameters
+        if (transfers := attributions(result))
+    ]
+    largest = Counter(parts[0].state for transfer in transfers if (parts := notable_parts(transfer)))
+    if not largest:
+        return
+    names = format_list([f"{STATE_NAMES[state]} ({count})" for state, count in largest.most_common()])
+    yield (
+        f"In {format_count(len(transfers), 'pair')} of the README's matrix that completed, most time beyond what every "
+        f"transfer needs goes to {names}."
+    )
+    shares = [transfer.seconds_in("line_rate") / transfer.seconds for transfer in transfers]
+    starts = [transfer.seconds_in("slow_start") for transfer in transfers]
+    yield (
+        f"The link sends at its rate for {min(shares):.0%} to {max(shares):.0%} of the time. Slow start takes "
+        f"{statistics.median(starts):.1f} s in the middle, from {min(starts):.1f} to {max(starts):.1f} s."
+    )
 
 
 def with_datagrams(text: str, results: Sequence[CellResult]) -> str:
