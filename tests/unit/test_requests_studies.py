@@ -32,8 +32,8 @@ def test_page_loads_are_told_by_path_and_beside_tcp() -> None:
     assert table_cells(page, "quic-go → aioquic")[-1] == "no"
     assert table_cells(page, "go-https → https, proxies with 100 packets")[3] == "5"
     assert (
-        "HTTPS over TCP loads the page in 6.6 s. 1 of 2 pairs of QUIC load it sooner. The fastest, quic-go → ngtcp2, "
-        "takes 5.5 s. With proxies TCP takes 5 s at best."
+        "* GEO, 50/10 Mbit/s and 650 ms: the fastest pair, quic-go → ngtcp2, takes 5.5 s, HTTPS over TCP takes 6.6 s and "
+        "1 of 2 pairs of QUIC are faster than that.\n* With proxies TCP takes 5 s there.\n"
     ) in page
     # Of the other three paths, and of several connections.
     assert page.count("No runs are stored.") == 4
