@@ -8,7 +8,7 @@ ask stands here, so that all pages give one answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from harness.evaluation.objective_claim import OnlyClaim, Pair
@@ -27,6 +27,17 @@ ONLY_PICOQUIC = {
     "medium": OnlyClaim(("satellite/medium", "in-sequence/quic-medium"), MEETING_PAIR, _OTHER_PAIRS),
     "large-lossy": OnlyClaim(("satellite/large-lossy", "in-sequence/quic-large-lossy"), MEETING_PAIR, _OTHER_PAIRS),
 }
+
+
+def list_items(sentences: Iterable[str]) -> list[str]:
+    """The lines of a list, an item for each sentence that is not empty, and an empty line; nothing without items."""
+    items = [f"* {sentence}" for sentence in sentences if sentence]
+    return [*items, ""] if items else []
+
+
+def findings(sentences: Iterable[str]) -> list[str]:
+    """The lines that a page of results opens with: what its runs show, an item each."""
+    return list_items(sentences) or ["No runs are stored.", ""]
 
 
 def extremes_text(

@@ -39,12 +39,6 @@ def table_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(escape_html(cell).replace("\n", " ") for cell in cells) + " |"
 
 
-def findings(sentences: Iterable[str]) -> list[str]:
-    """The lines that a page of results opens with: what its runs show, an item each. Empty sentences are left out."""
-    items = [f"* {sentence}" for sentence in sentences if sentence]
-    return [*(items or ["No runs are stored."]), ""]
-
-
 def _block(block: Block) -> str:
     """A block without the new line that ends it; empty where it is not for Markdown."""
     if block.medium == "terminal":

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
-from harness.report.markdown import findings, table_row
+from harness.report.markdown import table_row
+from studies import findings
 from studies.checklist import migration, red, satellite, sharing, udp
 from studies.checklist.verdicts import STATUSES, Claim, Document, Status, Verdict
 from studies.handover.claims import SOURCE as KIM
@@ -40,7 +41,7 @@ def checklist(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *findings(_found(judged)),
+        *findings(_sentences(judged)),
         "This page has every figure, table and sentence with a number or a direction of five documents, in our words.",
         "Beside each you find what the stored runs say to it. [Another page](documents.md) has the tables behind it.",
         "A figure here is a median with its interval. *Over n stacks* it is the middle of their medians, with the",
@@ -64,7 +65,7 @@ def judge(document: Document, results: Sequence[CellResult]) -> list[tuple[Claim
     return [(claim, claim.judge(results)) for claim in document.claims(results)]
 
 
-def _found(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:
+def _sentences(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:
     """How many claims have each verdict, and which documents have the most and the fewest reproduced."""
     counts = {source: Counter(verdict.status for _, verdict in rows) for source, rows in judged.items()}
     whole = sum(counts.values(), Counter[Status]())

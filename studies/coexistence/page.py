@@ -8,7 +8,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
-from studies import FIGURE, extremes_text
+from studies import FIGURE, extremes_text, list_items
 from studies.coexistence.claims import HARMLESS, PATHS, TCP
 from studies.coexistence.compared import Contest, contests, left_to_tcp
 
@@ -23,7 +23,7 @@ def coexistence(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_findings(results),
+        *list_items(_sentences(results)),
         FIGURE,
         "",
         "```",
@@ -40,18 +40,16 @@ def coexistence(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
-def _findings(results: Sequence[CellResult]) -> list[str]:
+def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """On each path: who leaves TCP least and most, and how many leave it less than is harmless."""
-    lines = []
     for name, path in PATHS.items():
         spans = {row.title: span for row, span in left_to_tcp(contests(results, name)).items() if row.server != TCP}
         if spans:
             harmful = sum(span.median < HARMLESS for span in spans.values())
-            lines.append(
-                f"* {path}: {harmful} of {len(spans)} senders leave TCP less than {HARMLESS:.0%} of what it has "
+            yield (
+                f"{path}: {harmful} of {len(spans)} senders leave TCP less than {HARMLESS:.0%} of what it has "
                 f"beside another TCP. It has {extremes_text(spans, '{} beside {}', _share_text)}."
             )
-    return [*lines, ""] if lines else []
 
 
 def _share_text(span: Interval) -> str:

@@ -9,6 +9,7 @@ from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.scenario.parameters import Role
+from studies import list_items
 from studies.ecn.claims import ALL_MARKED, BLEACHED, CASES, DROPPED, FOLDER, MARKED, MARKINGS, SOURCE, STATED, UNMARKED
 from studies.ecn.compared import TARGET_MS, TOLERANCE, Stack, stacks
 
@@ -31,7 +32,7 @@ def ecn(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *([*(f"* {sentence}" for sentence in sentences(measured)), ""] if measured else []),
+        *list_items(sentences(measured) if measured else ()),
         f"The sources are {SOURCE}.",
         *STATED,
         "",

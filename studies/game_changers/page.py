@@ -33,11 +33,12 @@ from harness.doe.minimal_settings import stored_searches
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count, format_list
 from harness.report.designs import searches_blocks
-from harness.report.markdown import findings, render_blocks, table_row
+from harness.report.markdown import render_blocks, table_row
 from harness.report.numbers import number_text
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import MIN_VALUES
 from harness.store.identity import lab_digest
+from studies import findings
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
 from studies.game_changers.data import effects_csv, profiles_csv, times_csv
 from studies.game_changers.overview import FAILS, changes_game, profiles_table, worth_table
@@ -189,7 +190,7 @@ def every_effect(results: Sequence[CellResult]) -> str:
     return "\n".join(
         [
             _DETAILS,
-            *findings(_found(analyses)),
+            *findings(_opening(analyses)),
             _READ,
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _greatest),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _greatest),
@@ -200,7 +201,7 @@ def every_effect(results: Sequence[CellResult]) -> str:
     )
 
 
-def _found(analyses: Sequence[Analysis]) -> Iterator[str]:
+def _opening(analyses: Sequence[Analysis]) -> Iterator[str]:
     """Which factors change the game on the most servers, which never do, and the greatest effect; near paths aside."""
     far = [analysis for analysis in analyses if not _near(analysis)]
     decided = sorted((tally for tally in tallies(far) if tally.servers), key=lambda tally: -len(tally.changes))

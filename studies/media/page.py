@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
-from studies import FIGURE, extremes_text
+from studies import FIGURE, extremes_text, list_items
 from studies.media.claims import CALL, CALL_ALONE, RUNGS, SOURCES
 from studies.media.compared import cells_of, in_virtual_time, is_smooth, pair_text, spans_of
 
@@ -23,7 +23,7 @@ def media(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_findings(results),
+        *list_items(_sentences(results)),
         FIGURE,
         "",
         "A player fetches fifteen segments of 4 s over a small GEO access (10/2 Mbit/s, 650 ms).",
@@ -53,20 +53,19 @@ def media(results: Sequence[CellResult]) -> str:
     return "\n".join([*lines, *(_calls(results) or ["No runs are stored."]), ""])
 
 
-def _findings(results: Sequence[CellResult]) -> list[str]:
+def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """Who plays which video, the startup at the highest that plays; the other sources; calls by their queue."""
-    lines = []
     videos = {rate: cells_of(results, scenario) for scenario, rate in RUNGS.items()}
     played = {rate: sum(is_smooth(result) for result in cells.values()) for rate, cells in videos.items() if cells}
     if played:
         texts = [f"{count} of {len(videos[rate])} play {rate:g} Mbit/s" for rate, count in played.items()]
-        lines.append(f"* Pairs that play a video without a stall: {format_list(texts)}.")
+        yield f"Pairs that play a video without a stall: {format_list(texts)}."
         best = max((rate for rate, count in played.items() if count), default=min(played))
         if startups := spans_of(videos[best], "startup_time"):
-            lines.append(f"* At {best:g} Mbit/s a video starts after {extremes_text(startups, '{} s ({})')}.")
+            yield f"At {best:g} Mbit/s a video starts after {extremes_text(startups, '{} s ({})')}."
     for scenario, source in SOURCES.items():
         if late := spans_of(cells_of(results, scenario), "response_time_p95"):
-            lines.append(f"* {source}: 95 % of responses come within {extremes_text(late, '{} ms ({})')}.")
+            yield f"{source}: 95 % of responses come within {extremes_text(late, '{} ms ({})')}."
     delays: dict[str, list[float]] = {}
     for scenario in (CALL_ALONE, CALL):
         for result in in_virtual_time(results, scenario):
@@ -74,8 +73,7 @@ def _findings(results: Sequence[CellResult]) -> list[str]:
                 delays.setdefault(_queue(result), []).append(span.median)
     if delays:
         texts = [f"{number_text(statistics.median(values))} ms ({queue})" for queue, values in delays.items()]
-        lines.append(f"* 95 % of a call's datagrams come within {format_list(texts)}, in the middle of the pairs.")
-    return [*lines, ""] if lines else []
+        yield f"95 % of a call's datagrams come within {format_list(texts)}, in the middle of the pairs."
 
 
 def _videos(results: Sequence[CellResult]) -> list[str]:

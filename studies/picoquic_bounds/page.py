@@ -11,13 +11,14 @@ from itertools import groupby
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_list
 from harness.outcome import Interval
-from harness.report.markdown import findings, table_row
+from harness.report.markdown import table_row
 from harness.report.numbers import interval_text, number_text
 from harness.report.resumption import add_mark, seed_of
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Link, Objective, Path, fixed
 from harness.units import Duration, Percentage, Rate
+from studies import findings
 from studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
 
 #: Where the scenarios are; the rest of a name is upstream's, with hyphens.
@@ -163,7 +164,7 @@ def bounds(results: Sequence[CellResult]) -> str:
         "Generated (`make generate`) from the runs of [`scenarios/picoquic`](../scenarios/picoquic) in",
         "[`results/reference/`](../results/reference/README.md).",
         "",
-        *findings(_found(bound_tests)),
+        *findings(_sentences(bound_tests)),
         "picoquic's tests run client and server in one process over a simulated link. They state the longest time that",
         "a transfer may take. This lab sends the same transfers through Linux's queues, with picoquic at both ends.",
         "Two things differ in nearly all of them. The page tells these apart from the rest:",
@@ -195,7 +196,7 @@ def bounds(results: Sequence[CellResult]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _found(made: Sequence[Held]) -> Iterator[str]:
+def _sentences(made: Sequence[Held]) -> Iterator[str]:
     """How many bounds hold, which do not, and by how much."""
     if not made:
         return

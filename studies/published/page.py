@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
 from harness.outcome import Interval
-from harness.report.markdown import findings, table_row
+from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
+from studies import findings
 from studies.published.claims import FIGURES, GRID, NOT_COMPARED, Published
 from studies.published.compared import ours
 
@@ -29,7 +30,7 @@ def published(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *findings(_found(results)),
+        *findings(_sentences(results)),
         "What others measured, and what this lab does on a path like theirs. Ours are medians, with intervals where",
         f"chance plays. *Ratio* is ours to theirs. No reason is given where they are within {CLOSE:.0%}, or where",
         "theirs is a bound that holds. †: an abstract or an excerpt states the figure; the source was not read.",
@@ -47,7 +48,7 @@ def published(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
-def _found(results: Sequence[CellResult]) -> Iterator[str]:
+def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """How many figures agree, and which differ most."""
     stored = {figure.key: own for figure in FIGURES if (own := ours(results, figure.key)) is not None}
     compared = [

@@ -9,7 +9,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text
 from harness.stats.intervals import interval
-from studies import FIGURE, extremes_text
+from studies import FIGURE, extremes_text, list_items
 from studies.queues.claims import ALONE, BESIDE, EQUAL, FAIR, QUEUES, SOURCE, STATED, USUAL
 from studies.queues.compared import Behind, Found, contestants, queues_of
 
@@ -22,8 +22,7 @@ def queues(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *(f"* {text}" for text in sentences(found)),
-        "",
+        *list_items(sentences(found)),
         FIGURE,
         "",
         f"The sources are {SOURCE}.",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
-from studies import FIGURE
+from studies import FIGURE, list_items
 from studies.remembered.claims import ALIKE, CHANGED, OTHER, SOURCE, TAKEN, Change
 from studies.remembered.compared import (
     Mechanism,
@@ -33,7 +33,7 @@ def remembered(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_findings(results),
+        *list_items(_sentences(results)),
         FIGURE,
         "",
         f"A client comes back after a pause and downloads the same again. {SOURCE},",
@@ -58,7 +58,7 @@ def remembered(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
-def _findings(results: Sequence[CellResult]) -> list[str]:
+def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """What the page shows, first: the best with a seed and without, and the worst for the other flow."""
     gains = [
         (span, mechanism, title)
@@ -66,13 +66,12 @@ def _findings(results: Sequence[CellResult]) -> list[str]:
         for mechanism, result in by_mechanism(results, scenario).items()
         if (span := against_first(result)) is not None
     ]
-    lines = []
     for seeded, words in ((True, "With a saved capacity"), (False, "Without one")):
         ranked = sorted((gain for gain in gains if (gain[1].seed != "off") == seeded), key=lambda gain: gain[0].median)
         if ranked:
             span, mechanism, title = ranked[0]
-            lines.append(
-                f"* {words}, the most is gained by {mechanism.server} ({mechanism.title}) over {title}: "
+            yield (
+                f"{words}, the most is gained by {mechanism.server} ({mechanism.title}) over {title}: "
                 f"{span_text(span)} of the first connection's time."
             )
     taken = by_mechanism(results, TAKEN)
@@ -85,11 +84,10 @@ def _findings(results: Sequence[CellResult]) -> list[str]:
     ]
     if harms:
         span, mechanism = max(harms, key=lambda pair: pair[0].median)
-        lines.append(
-            f"* Another flow that took the capacity meanwhile loses {span_text(span)} of its throughput at most, "
+        yield (
+            f"Another flow that took the capacity meanwhile loses {span_text(span)} of its throughput at most, "
             f"beside {mechanism.server} ({mechanism.title})."
         )
-    return [*lines, ""] if lines else []
 
 
 def _alike(cells: Mapping[Mechanism, CellResult], title: str) -> list[str]:

@@ -10,7 +10,7 @@ from harness.formatting import format_list
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
-from studies import FIGURE, extremes_text
+from studies import FIGURE, extremes_text, list_items
 from studies.reordering.claims import CASES, IN_ORDER, LIMIT, SOURCE, STATED
 from studies.reordering.compared import Stack, stacks
 
@@ -23,8 +23,7 @@ def reordering(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *(f"* {text}" for text in sentences(found)),
-        "",
+        *list_items(sentences(found)),
         FIGURE,
         "",
         f"The sources are {SOURCE}.",

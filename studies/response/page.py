@@ -10,7 +10,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import span_text
-from studies import FIGURE
+from studies import FIGURE, list_items
 from studies.response.claims import CUBIC_DECREASE, CUBIC_FACTOR, SCENARIOS, WHY, reno_window
 from studies.response.compared import CLOSE, Window, windows
 
@@ -28,7 +28,7 @@ def response(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_findings(rows),
+        *list_items(_sentences(rows)),
         FIGURE,
         "",
         "```",
@@ -51,16 +51,15 @@ def response(results: Sequence[CellResult]) -> str:
     return "\n".join([*lines, *_tables(rows)])
 
 
-def _findings(rows: Sequence[Window]) -> list[str]:
+def _sentences(rows: Sequence[Window]) -> Iterator[str]:
     """By controller: who has the RFC's window on every path, and who is furthest from it, and where."""
-    lines = []
     for controller, of_controller in groupby(rows, lambda window: window.controller):
         own = list(of_controller)
         stacks, apart = {window.stack for window in own}, _apart(own)
         near = sorted(stacks - set(apart))
         named = f": {format_list(near)}" if near else ""
-        lines.append(
-            f"* {_TITLES[controller]}: {len(near)} of {len(stacks)} servers stay within {CLOSE:.0%} of "
+        yield (
+            f"{_TITLES[controller]}: {len(near)} of {len(stacks)} servers stay within {CLOSE:.0%} of "
             f"{_RFCS[controller]} wherever they ran{named}."
         )
         worst = [max((window for window in own if window.stack == name), key=_distance) for name in apart]
@@ -69,10 +68,7 @@ def _findings(rows: Sequence[Window]) -> list[str]:
             for window in sorted(worst, key=_distance, reverse=True)[:_NAMED]
         ]
         if texts:
-            lines.append(
-                f"* {_TITLES[controller]}: furthest from it {'are' if texts[1:] else 'is'} {format_list(texts)}."
-            )
-    return [*lines, ""] if lines else []
+            yield (f"{_TITLES[controller]}: furthest from it {'are' if texts[1:] else 'is'} {format_list(texts)}.")
 
 
 def _distance(window: Window) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult, attributions
 from harness.report.diagnosis import time_text
@@ -10,7 +10,7 @@ from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
 from harness.stats.intervals import interval
-from studies import FIGURE, extremes_text
+from studies import FIGURE, extremes_text, list_items
 from studies.uploads.claims import BOTH_WAYS, DOWNLOAD, MEDIUM, PATHS, SERVER_AT_TERMINAL, SHORT, SMALL
 from studies.uploads.compared import (
     alone_and_beside,
@@ -32,7 +32,7 @@ def uploads(results: Sequence[CellResult]) -> str:
             "",
             "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
             "",
-            *_findings(cells),
+            *list_items(_sentences(cells)),
             FIGURE,
             "",
             "A client sends a file, and its server keeps it. Time zero is the client's first datagram. A milestone is",
@@ -52,9 +52,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: Seq
     return [table_row(head), table_row(marks), *map(table_row, rows), ""]
 
 
-def _findings(cells: Sequence[CellResult]) -> list[str]:
+def _sentences(cells: Sequence[CellResult]) -> Iterator[str]:
     """By path: the times of the first milestone and of the whole; then what a transfer the other way costs."""
-    lines = []
     for scenario, (_, path) in PATHS.items():
         completed = completed_cells(cells, scenario)
         if not completed:
@@ -64,14 +63,13 @@ def _findings(cells: Sequence[CellResult]) -> list[str]:
             spans = {pair_text(cell): span for cell in completed if (span := milestone(cell, part)) is not None}
             if spans:
                 times = extremes_text(spans, "{} s ({})")
-                lines.append(f"* {part} up over {path}: {times}; the line rate allows {number_text(ideal)} s.")
+                yield f"{part} up over {path}: {times}; the line rate allows {number_text(ideal)} s."
     both = alone_and_beside(cells).items()
     for what, other, place in (("A download", "an upload", 0), ("An upload", "a download", 2)):
         ratios = {pair: cost for pair, row in both if (cost := ratio(row[place + 1], row[place])) is not None}
         if ratios:
             text = extremes_text({pair: interval([cost]) for pair, cost in ratios.items()}, "{} ({})")
-            lines.append(f"* {what} beside {other} takes {text} times as long as alone, by medians.")
-    return [*lines, ""] if lines else []
+            yield f"{what} beside {other} takes {text} times as long as alone, by medians."
 
 
 def _by_pair(cells: Sequence[CellResult], scenario: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count, format_list
@@ -11,7 +11,7 @@ from harness.report.markdown import table_row
 from harness.report.numbers import span_text
 from harness.report.studies import measured_cells
 from harness.stats.two_sample import compare
-from studies import FIGURE
+from studies import FIGURE, list_items
 from studies.web.claims import CONNECTIONS, PATHS
 from studies.web.compared import PageLoad, page_loads_of
 
@@ -26,7 +26,7 @@ def web(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_findings(loads),
+        *list_items(_sentences(loads)),
         FIGURE,
         "",
         "One client loads a page of 2.1 MB over one connection. It loads a document first. The document names 5",
@@ -88,9 +88,8 @@ def _row(load: PageLoad) -> list[str]:
     ]
 
 
-def _findings(loads: Sequence[PageLoad]) -> list[str]:
+def _sentences(loads: Sequence[PageLoad]) -> Iterator[str]:
     """By path: the fastest pair, and how many are faster than TCP; then what proxies and priorities are worth."""
-    lines = []
     for scenario, path in PATHS.items():
         quic, tcp, split = (_of_kind(loads, scenario, kind) for kind in ("QUIC", "TCP", "TCP with proxies"))
         if not quic:
@@ -100,10 +99,10 @@ def _findings(loads: Sequence[PageLoad]) -> list[str]:
             sooner = sum(load.load.median < tcp[0].load.median for load in quic)
             parts += [f"HTTPS over TCP takes {span_text(tcp[0].load)} s"]
             parts += [f"{sooner} of {len(quic)} pairs of QUIC are faster than that"]
-        lines.append(f"* {path[0].upper()}{path[1:]}: {format_list(parts)}.")
+        yield f"{path[0].upper()}{path[1:]}: {format_list(parts)}."
         if split:
-            lines.append(f"* With proxies TCP takes {span_text(split[0].load)} s there.")
-    return [*lines, *_priorities(loads), ""] if lines else []
+            yield f"With proxies TCP takes {span_text(split[0].load)} s there."
+    yield from _priorities(loads)
 
 
 def _priorities(loads: Sequence[PageLoad]) -> list[str]:
@@ -122,7 +121,7 @@ def _priorities(loads: Sequence[PageLoad]) -> list[str]:
             continue
         chance = "which chance alone can do" if difference.low <= 1 <= difference.high else "more than chance does"
         return [
-            f"* Priorities: over {path.partition(',')[0]}, {format_count(len(sent), 'server')} with them and "
+            f"Priorities: over {path.partition(',')[0]}, {format_count(len(sent), 'server')} with them and "
             f"{len(unsent)} without differ by a factor of {difference.factor:.2f} [{difference.low:.2f}, "
             f"{difference.high:.2f}] in the time until the styles are there, {chance}."
         ]

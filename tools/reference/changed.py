@@ -19,9 +19,10 @@ from harness.evaluation.regression.decision import (
 )
 from harness.formatting import escape_stored, format_count, format_list, name_first
 from harness.report.gate import figure_text
-from harness.report.markdown import findings, table_row
+from harness.report.markdown import table_row
 from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
+from studies import findings
 
 _HEAD = """# What changed
 
@@ -86,7 +87,7 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
         f"test has to show the change, too (Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that "
         "*cannot tell* have too few runs for the test. They have no line here."
     )
-    lines = [_HEAD, *findings(_found(cells, compared)), _METHOD, summary, ""]
+    lines = [_HEAD, *findings(_sentences(cells, compared)), _METHOD, summary, ""]
     for folder in dict.fromkeys(_folder(cell) for cell in cells):
         mine = [cell for cell in cells if _folder(cell) == folder]
         lines += [
@@ -107,7 +108,7 @@ def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
     return "\n".join(lines)
 
 
-def _found(cells: Sequence[Changed], compared: BaselineComparison) -> Iterator[str]:
+def _sentences(cells: Sequence[Changed], compared: BaselineComparison) -> Iterator[str]:
     """How many cells changed, where, and by how much at most."""
     counts = ", ".join(f"{compared.counts[status]} {status}" for status in STATUS_ORDER if compared.counts.get(status))
     if not counts:

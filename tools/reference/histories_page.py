@@ -14,9 +14,10 @@ from harness.evaluation.release_history import ReleaseChange, ScenarioHistory, h
 from harness.evaluation.staleness import outdated_note
 from harness.formatting import format_count, format_list
 from harness.report.history import change_sentence, history_blocks
-from harness.report.markdown import findings, render_blocks
+from harness.report.markdown import render_blocks
 from harness.report.numbers import number_text
 from harness.report.plots.releases import history_figure
+from studies import findings
 
 #: A change of a figure from this share on is among the findings.
 _FINDING_SHARE = 0.02
@@ -41,7 +42,7 @@ with [the parts of the time](because.md) that became longer or shorter.
 def histories_page(catalogue: Catalogue, results: Sequence[CellResult], drawn: Sequence[str]) -> str:
     """The page. `drawn`: files of figures below docs/figures that are there."""
     by_name = stored_histories(results, catalogue.releases)
-    parts = [_HEAD, *findings(_found(by_name)), _METHOD]
+    parts = [_HEAD, *findings(_sentences(by_name)), _METHOD]
     changes = [change for name, histories in by_name.items() for change in _changes(name, histories)]
     if changes:
         parts.append(
@@ -73,7 +74,7 @@ def history_figures(catalogue: Catalogue, results: Sequence[CellResult]) -> Iter
             yield figure_file(name), figure
 
 
-def _found(by_name: Mapping[str, Sequence[ScenarioHistory]]) -> Iterator[str]:
+def _sentences(by_name: Mapping[str, Sequence[ScenarioHistory]]) -> Iterator[str]:
     """How many releases are there, how many of them changed, and the largest change to either side."""
     histories = [history for group in by_name.values() for history in group if case_of(history.scenario.name) is None]
     steps = [(history, change) for history in histories for change in history.changes.values()]

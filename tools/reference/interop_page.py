@@ -23,10 +23,11 @@ from harness.report.interop import (
     rate_text,
     testcase_cells,
 )
-from harness.report.markdown import findings, render_blocks, render_markdown, table_row
+from harness.report.markdown import render_blocks, render_markdown, table_row
 from harness.report.results import effort_summary
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
+from studies import findings
 
 _HEAD = """\
 # Interop
@@ -127,7 +128,7 @@ def interop_page(
         scenario.name.removeprefix(FOLDER): scenario for scenario in scenarios if scenario.name.startswith(FOLDER)
     }
     matrix = matrix_of(results)
-    lines = [_HEAD, *findings(_found(matrix, results))]
+    lines = [_HEAD, *findings(_sentences(matrix, results))]
     if matrix.entries:
         lines.append(render_blocks([Paragraph(f"{RESULT_LEGEND}."), grid(matrix)]).rstrip("\n"))
     lines.append(_METHOD)
@@ -159,7 +160,7 @@ def interop_page(
     return "\n".join(lines)
 
 
-def _found(matrix: InteropMatrix, results: Sequence[CellResult]) -> Iterator[str]:
+def _sentences(matrix: InteropMatrix, results: Sequence[CellResult]) -> Iterator[str]:
     """What the grid shows, in at most six sentences."""
     entries, counts = matrix.entries, matrix.counts()
     if not entries:

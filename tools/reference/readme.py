@@ -21,11 +21,12 @@ from harness.report.compare import comparison_blocks, comparisons
 from harness.report.diagnosis import STATE_NAMES, diagnosis_blocks
 from harness.report.document import Block, Column, Row, Table
 from harness.report.grid import grid_blocks, verdict_grid_blocks
-from harness.report.markdown import findings, render_blocks, render_markdown
+from harness.report.markdown import render_blocks, render_markdown
 from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
 from harness.report.results import group_by_scenario, results_blocks, slowest_families, total_effort, totals_blocks
 from harness.report.why import why_blocks
 from harness.scenario.schema import Implementation
+from studies import findings
 from studies.coexistence.claims import PATHS
 from studies.coexistence.compared import contests
 
@@ -98,13 +99,13 @@ def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
     shown = [result for result in results if result.cell.scenario.name == SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
     page = "docs/results.md"
-    opening = [*findings(_found(results)), render_blocks(grid_blocks(everyone))]
+    opening = [*findings(_sentences(results)), render_blocks(grid_blocks(everyone))]
     text = between(text, "findings", "\n".join(opening), page)
     tables = render_blocks([*totals_blocks(results), *results_blocks(shown)])
     return between(text, "results", f"{tables}\n{claims}", page)
 
 
-def _found(results: Sequence[CellResult]) -> Iterator[str]:
+def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """Which satellite cases any pair meets all objectives of, and the quickest and the slowest of all pairs."""
     if not results:
         return
