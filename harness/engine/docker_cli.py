@@ -37,7 +37,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("permission denied while trying to connect", "add yourself to the group docker, or run as root"),
     (
         "Pool overlaps",
-        "a Docker network already uses 193.167.x.0/24: remove it ('docker network ls', 'docker network rm')",
+        "a Docker network already uses 193.167.x.0/24: remove it ('docker network ls', 'docker network rm'); "
+        "if it has active endpoints but no container, restart the Docker daemon",
     ),
     ("already in use", "another container or network has that name or address: remove it ('docker ps -a')"),
     ("address already in use", "another program uses that address: see 'docker network ls' and 'ss -lun'"),
@@ -172,17 +173,51 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
     """Remove containers and networks whose owner is dead, or not `needed`. Returns the names of what was removed."""
     removed: list[str] = []
     listings = (
-        (("ps", "--all"), ("rm", "--force", "--volumes")),
-        (("network", "ls"), ("network", "rm")),
+        (("ps", "--all", "--no-trunc"), _remove_containers, "{{.Names}}"),
+        (("network", "ls", "--no-trunc"), remove_networks, "{{.Name}}"),
     )
-    for listing, removal in listings:
-        form = '{{.ID}}\t{{.Label "' + OWNER_LABEL + '"}}\t' + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
+    for listing, remove, name in listings:
+        form = '{{.ID}}\t{{.Label "' + OWNER_LABEL + '"}}\t' + name
         lines = docker(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
-        orphans = [line.split("\t") for line in lines if not needed(line.split("\t")[1])]
-        if orphans:
-            docker(*removal, *(fields[0] for fields in orphans), check=False)
-            removed.extend(fields[2] for fields in orphans)
+        names = {identity: name for identity, label, name in (line.split("\t") for line in lines) if not needed(label)}
+        remaining = remove(list(names)) if names else set()
+        removed.extend(name for identity, name in names.items() if identity not in remaining)
     return removed
+
+
+def _remove_containers(identities: Sequence[str]) -> set[str]:
+    """Remove containers, in any state. Returns the IDs of those that Docker still has."""
+    docker("rm", "--force", "--volumes", *identities, check=False)
+    return _container_ids() & set(identities)
+
+
+def remove_networks(identities: Sequence[str]) -> set[str]:
+    """Remove networks. Returns the IDs of those that Docker still has.
+
+    When many containers are removed at once, the daemon may keep the endpoint of one of them, and says then that the
+    network "has active endpoints". Such an endpoint is disconnected. One that belongs to a container is left alone.
+    """
+    docker("network", "rm", *identities, check=False)
+    remaining = _networks(identities)
+    if not remaining:
+        return set()
+    containers = _container_ids()
+    for network in remaining:
+        for container, endpoint in network["Containers"].items():
+            if container not in containers:
+                docker("network", "disconnect", "--force", network["Id"], endpoint["Name"], check=False)
+        docker("network", "rm", network["Id"], check=False)
+    return {network["Id"] for network in _networks(identities)}
+
+
+def _container_ids() -> set[str]:
+    return set(docker("ps", "--all", "--quiet", "--no-trunc").stdout.split())
+
+
+def _networks(identities: Sequence[str]) -> list[dict[str, Any]]:
+    """Results of `docker network inspect`, for those that are there."""
+    networks: list[dict[str, Any]] = json.loads(docker("network", "inspect", *identities, check=False).stdout or "[]")
+    return networks
 
 
 @functools.cache

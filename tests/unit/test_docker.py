@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -91,3 +92,65 @@ def test_docker_is_asked_once_for_an_image_that_is_there(monkeypatch: pytest.Mon
         assert asked[3:] == ["gone", "here"]
     docker_cli.inspect_image("here")
     assert asked[5:] == ["here"]
+
+
+class Daemon:
+    """Containers and networks of a dead harness. A network with an endpoint cannot be removed."""
+
+    def __init__(self, endpoints: dict[str, dict[str, str]], containers: list[str]) -> None:
+        """`endpoints`: network → container → the endpoint's name; `containers`: those that exist, one of a dead owner."""
+        self.endpoints = endpoints
+        self.containers = containers
+
+    def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, 0, self._answer(*words), "")
+
+    def _answer(self, command: str, *words: str) -> str:
+        if command == "ps":
+            orphans = [f"{name}\t1-1-1\tname of {name}" for name in self.containers if name.startswith("orphan")]
+            return "\n".join(orphans if "--format" in words else self.containers)
+        if command == "rm":
+            self.containers = [name for name in self.containers if name not in words]
+            return ""
+        assert command == "network"
+        action, *names = words
+        if action == "ls":
+            return "\n".join(f"{name}\t1-1-1\tname of {name}" for name in self.endpoints)
+        if action == "inspect":
+            return json.dumps(
+                [
+                    {
+                        "Id": name,
+                        "Containers": {key: {"Name": endpoint} for key, endpoint in self.endpoints[name].items()},
+                    }
+                    for name in names
+                    if name in self.endpoints
+                ]
+            )
+        if action == "disconnect":
+            force, network, endpoint = names
+            assert force == "--force"
+            self.endpoints[network] = {key: name for key, name in self.endpoints[network].items() if name != endpoint}
+        else:
+            assert action == "rm"
+            self.endpoints = {name: held for name, held in self.endpoints.items() if held or name not in names}
+        return ""
+
+
+def test_a_network_is_removed_although_docker_kept_the_endpoint_of_a_container_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compose leaves such a network and exits with 0. No lab could use its addresses until somebody intervened."""
+    held = {"left": {"gone": "client0", "ep-1": "server0"}, "right": {}}
+    monkeypatch.setattr(docker_cli, "docker", daemon := Daemon(held, ["orphan"]))
+    assert docker_cli.remove_orphans() == ["name of orphan", "name of left", "name of right"]
+    assert (daemon.containers, daemon.endpoints) == ([], {})
+
+
+def test_a_network_that_holds_somebodys_container_stays_and_is_not_called_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = {"left": {"somebodys": "capture", "gone": "client0"}, "right": {}}
+    monkeypatch.setattr(docker_cli, "docker", daemon := Daemon(held, ["somebodys"]))
+    assert docker_cli.remove_orphans() == ["name of right"]
+    assert (daemon.containers, daemon.endpoints) == (["somebodys"], {"left": {"somebodys": "capture"}})

@@ -24,7 +24,7 @@ from typing import Any
 from harness.engine.compose_file import CLOCK, RUNS, paths_document, to_yaml
 from harness.engine.docker.daemon import Daemon, is_of_container
 from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL
-from harness.engine.docker_cli import PREFIX, command_error, docker
+from harness.engine.docker_cli import PREFIX, command_error, docker, remove_networks
 from harness.engine.fence import FENCE, REPORT_FILE, missing_layers
 from harness.engine.images.host_kernel import lab_features
 from harness.engine.process_owner import owner
@@ -215,10 +215,16 @@ class LabNetworks:
 
     def down(self) -> None:
         """Remove containers and networks; a second Ctrl-C does not leave them behind. Raises EngineError."""
-        words = ("down", "--volumes", "--timeout", "0", "--remove-orphans")
-        retry_on_interrupt(lambda check: self._compose(*words, check=check))
+        retry_on_interrupt(self._remove)
         self._let_go()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _remove(self, check: bool) -> None:
+        self._compose("down", "--volumes", "--timeout", "0", "--remove-orphans", check=check)
+        # Compose leaves networks that have an endpoint, and takes that for success.
+        of_project = ("--filter", f"label={PROJECT_LABEL}={self.project}")
+        if remaining := docker("network", "ls", "--no-trunc", "--quiet", *of_project, check=check).stdout.split():
+            remove_networks(remaining)
 
     def _let_go(self) -> None:
         for pidfd in self._held.values():

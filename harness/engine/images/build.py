@@ -31,7 +31,6 @@ from harness.engine.build_queue import LANES
 from harness.engine.code_digest import effective_content
 from harness.engine.confinement import isolated_options
 from harness.engine.docker_cli import (
-    OWNER_LABEL,
     PREFIX,
     command_error,
     docker,
@@ -40,6 +39,7 @@ from harness.engine.docker_cli import (
     inspect_image,
     inspect_images,
     parent_death_prefix,
+    remove_orphans,
     tail,
 )
 from harness.engine.images.cache import Cache
@@ -577,18 +577,17 @@ def is_ours(image: str) -> bool:
 
 def remove_everything() -> list[str]:
     """Remove all containers, networks and images of the project from Docker. Returns the names of what was removed."""
-    removed: list[str] = []
-    owner_filter = ("--filter", f"label={OWNER_LABEL}")
-    for kind, listing, removal, form in (
-        ("container", ("ps", "--all", *owner_filter), ("rm", "--force", "--volumes"), "{{.Names}}"),
-        ("network", ("network", "ls", *owner_filter), ("network", "rm"), "{{.Name}}"),
-        ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
-    ):
-        names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or is_ours(name)]
-        if names:
-            docker(*removal, *names, check=False)
-            removed.extend(f"{kind} {name}" for name in names)
+    removed = remove_orphans(lambda owner: False)
+    if images := _our_images():
+        docker("rmi", "--force", *images, check=False)
+        remaining = _our_images()
+        removed.extend(f"image {name}" for name in images if name not in remaining)
     return removed
+
+
+def _our_images() -> list[str]:
+    listing = docker("images", "--filter", f"label={IMAGE_LABEL}", "--format", "{{.Repository}}:{{.Tag}}")
+    return [name for name in listing.stdout.split() if is_ours(name)]
 
 
 # --- Result of building an image.
