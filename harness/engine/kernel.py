@@ -9,8 +9,9 @@ from typing import Literal, get_args
 
 #: How a lab kernel and a program of its guest take turns. host: as two processes of the host that switch to each other.
 #: trap and inproc: in one process, with the kernel mapped into it (images/lab-kernel/lab_inproc.c). With trap each
-#: system call is a signal; with inproc frequent ones are jumps (images/lab-kernel/lab_rewrite.c).
-Entry = Literal["host", "trap", "inproc"]
+#: system call is a signal; with inproc frequent ones are jumps (images/lab-kernel/lab_rewrite.c). unprotected: as
+#: inproc on a processor without protection keys.
+Entry = Literal["host", "trap", "inproc", "unprotected"]
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
 
 
@@ -29,5 +30,5 @@ class LabKernel:
         return {} if self.entry is None else {"LAB_ENTRY": self.entry}
 
 
-#: The simulator's own kernel. It enters by inproc where the processor has protection keys for its memory, else by host.
+#: The simulator's own kernel. It enters by inproc where the host lets it, else by host.
 OWN = LabKernel()

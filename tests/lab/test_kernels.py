@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from harness.cli.environment import open_app
+from harness.engine.virtual.engine import PANIC, UNPROTECTED
 from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest
@@ -66,6 +68,17 @@ tried("between", lambda: ctypes.memset(0x7FA000000000, 0x55, 8) and 7)
 tried("end", lambda: ctypes.memset(0x7FFFFFEFD000, 0x55, 8) and 7)
 tried("fixed", lambda: 7 if libc.mmap(own, 4096, 3, 0x32, -1, 0) != -1 else ctypes.get_errno())
 tried("brk", lambda: 7 if libc.brk(own) == 0 else ctypes.get_errno())
+print("alive", flush=True)
+"""
+#: A program of a guest that writes into the kernel's data again and again. The C library's own there are not in use.
+OVERWRITES = r"""
+place = PLACE
+if os.fork() == 0:
+    for number in range(1_000_000):
+        ctypes.memset(place, number & 255, 1)
+        os.getppid()
+    os._exit(0)
+os.wait()
 print("alive", flush=True)
 """
 #: A guest that waits for its end.
@@ -132,19 +145,41 @@ def test_primitives_of_both_ways_are_timed(warm: Harness, tmp_path: Path, monkey
     assert all(line["median"] >= 0 for line in lines)
 
 
-@pytest.mark.parametrize("entry", ["host", "trap", "inproc"])
+@pytest.mark.parametrize("entry", ["host", "trap", "inproc", "unprotected"])
 def test_a_wild_pointer_finds_nothing_of_the_kernel(warm: Harness, tmp_path: Path, entry: str) -> None:
     _, lines = run_guest(tmp_path, WILD, entry)
     answers = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("["))
     assert "alive" in lines, lines
-    assert answers["entry"].split()[0] == entry
+    assert answers["entry"].split()[0] == entry.replace("unprotected", "inproc")
+    assert entry not in ("host", "unprotected") or "keys" not in answers["entry"]
     unwritable = ["code", "constants", "null", "low", "stack", "between", "end"]
     if "keys" in answers["entry"] or entry == "host":
-        # Without protection keys what the kernel writes to itself can be reached; nobody is entered so unasked.
+        # Without protection keys a program can write the kernel's own data.
         unwritable += ["memory", "secrets"]
     assert {name: answers[name] for name in unwritable} == dict.fromkeys(unwritable, str(int(signal.SIGSEGV)))
     # ENOMEM
     assert (answers["fixed"], answers["brk"]) == ("12", "12")
+
+
+def data_end(kernel: Path) -> int:
+    """Where the data of a lab kernel end: the last segment of its file (elf(5))."""
+    content = kernel.read_bytes()
+    table, size, count = *struct.unpack_from("<Q", content, 32), *struct.unpack_from("<HH", content, 54)
+    end = 0
+    for number in range(count):
+        kind, _, _, address, _, _, length, _ = struct.unpack_from("<IIQQQQQQ", content, table + number * size)
+        if kind == 1:  # PT_LOAD
+            end = max(end, int(address + length))
+    return end
+
+
+def test_an_unprotected_kernel_ends_when_a_program_overwrites_its_data(warm: Harness, tmp_path: Path) -> None:
+    place = data_end(simulator_rootfs() / "opt/lab/linux") - 256
+    end, lines = run_guest(tmp_path, OVERWRITES.replace("PLACE", str(place)), "unprotected")
+    assert not end.said_over
+    assert UNPROTECTED in end.entered
+    assert "alive" not in lines
+    assert any(f"{PANIC}: " in line and "python3 wrote into the kernel's memory" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("entry", ["host", "inproc"])

@@ -17,15 +17,18 @@ from simulator.ports import mac
 from simulator.shell import CommandError
 from simulator.world import flows, masks, random_drawn, set_kernel
 
+from harness.engine import EngineResult, Progress
 from harness.engine.docker import supervisor
 from harness.engine.images.cache import Cache
-from harness.engine.images.rootfs_export import RootFs
+from harness.engine.images.rootfs_export import LockedRoots, RootFs
+from harness.engine.kernel import Entry, LabKernel
 from harness.engine.run_dir import cpu_of, kernel_of, random_bytes
 from harness.engine.virtual import uml_guest as guests
-from harness.engine.virtual.engine import VirtualEngine, console_tail, outcome_of, transfers_of
+from harness.engine.virtual.engine import UNPROTECTED, VirtualEngine, console_tail, outcome_of, transfers_of
 from harness.engine.virtual.guest_config import guest_memory_mib, sample_ns, used_memory_mib, world_document
 from harness.engine.virtual.uml_guest import Guest, GuestEnd, _StallDetector, ram_folder
 from harness.errors import EngineError
+from harness.outcome import Outcome
 from harness.topology import Lab, build_lab
 from tests.clocks import FakeClock
 from tests.examples import cell, scenario
@@ -320,6 +323,52 @@ def test_a_guest_that_slept_for_good_is_the_ground_s_fault(tmp_path: Path) -> No
     assert outcome.detail is not None
     assert "1.2 s into the lab" in outcome.detail
     assert "give the same command again" in outcome.detail
+
+
+KERNEL_ENDED = "the lab kernel ended 1.2 s into the lab: "
+OVERWRITTEN = f"{KERNEL_ENDED}client0: wild wrote into the kernel's memory"
+IN_PROCESS = f"inproc: {UNPROTECTED}, huge pages"
+
+
+@pytest.mark.parametrize(
+    ("detail", "reason", "entered", "entries"),
+    [
+        (OVERWRITTEN, "kernel_ended", IN_PROCESS, [None, "host"]),
+        (f"{KERNEL_ENDED}Kernel mode fault at addr 0x8", "kernel_ended", IN_PROCESS, [None, "host"]),
+        (f"{KERNEL_ENDED}Kernel mode fault at addr 0x8", "kernel_ended", "inproc, huge pages", [None]),
+        (f"{KERNEL_ENDED}Out of memory: system-wide", "kernel_ended", IN_PROCESS, [None]),
+        ("the clock stood still for 60 s of CPU time", "clock_stood_still", IN_PROCESS, [None]),
+        (KERNEL_ENDED, "kernel_ended", "host: there is no syscall user dispatch, small pages", [None]),
+    ],
+)
+def test_a_kernel_that_a_program_may_have_overwritten_runs_again_beside_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, detail: str, reason: str, entered: str, entries: list[Entry | None]
+) -> None:
+    asked: list[Entry | None] = []
+
+    def run(engine: VirtualEngine, lab: Lab, folder: Path, progress: Progress, roots: object, kernel: LabKernel) -> Any:
+        asked.append(kernel.entry)
+        assert not list(folder.iterdir()), "what the run before has left is gone"
+        (folder / "console.log").touch()
+        if kernel.entry == "host":
+            return EngineResult(Outcome(status="completed"), warnings=("slow",), entered="host: , huge pages")
+        return EngineResult(Outcome(status="infrastructure", reason=reason, detail=detail), entered=entered)
+
+    monkeypatch.setattr(VirtualEngine, "_run", run)
+    monkeypatch.setattr(VirtualEngine, "_prepared", lambda *_: LockedRoots({}, ()))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    result = VirtualEngine(Cache(tmp_path / "cache"), []).run(lab(), folder, lambda phase: None)
+    assert asked == entries
+    if len(entries) == 1:
+        assert (result.outcome.reason, result.warnings) == (reason, ())
+    else:
+        assert result.outcome.status == "completed"
+        assert result.warnings == (
+            "slow",
+            f"{detail}: without protection keys of the processor a program can overwrite that kernel, so the run was "
+            "made again with programs in other processes",
+        )
 
 
 def test_what_differs_between_processors_is_masked() -> None:

@@ -42,12 +42,18 @@ ATTEMPTS = 2
 OUT_OF_MEMORY = "Out of memory"
 #: Panic message where a host process was lost that runs programs of the guest (images/lab-kernel/lab_inproc.c).
 LOST = re.compile(r"lost the process of the host behind (?P<host>[^:]*): (?P<program>.*): (?P<how>.*)")
+#: In the report on how programs were entered: nothing keeps them from writing into the kernel's memory.
+UNPROTECTED = "the kernel's memory is unprotected"
 #: Signal in that message if the process made a host system call that the lab kernel never makes.
 FORBIDDEN = signal.strsignal(signal.SIGSYS)
 #: A disk with less free space than this is full, bytes.
 FULL = 1 << 20
 #: Warning for a run whose endpoints saw the host's processor.
 HOST_CPU = "cpu: the host's: on another machine this run need not be the same"
+_MADE_AGAIN = (
+    "without protection keys of the processor a program can overwrite that kernel, so the run was made again with "
+    "programs in other processes"
+)
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.world"]
 
 
@@ -97,16 +103,21 @@ class VirtualEngine:
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engine.Engine.run`."""
         warnings: list[str] = []
-        note = ""
-        for _ in range(ATTEMPTS):
+        note, damages, kernel = "", 0, self._kernel
+        while damages < ATTEMPTS:
             with contextlib.ExitStack() as stack:
                 exported = self._prepared(lab, folder, stack)
                 warnings += [sentence + note for sentence in exported.repaired]
-                result = self._tried(lab, folder, progress, exported.roots)
-            if result is not None:
+                result = self._tried(lab, folder, progress, exported.roots, kernel)
+            if result is None:
+                damages += 1
+                note = ", and the run made again"
+            elif may_have_been_overwritten(result):
+                kernel = replace(kernel, entry="host")
+                warnings.append(f"{result.outcome.detail}: {_MADE_AGAIN}")
+            else:
                 return replace(result, warnings=(*result.warnings, *warnings))
             _empty_folder(folder)
-            note = ", and the run made again"
         raise EngineError(f"an image was damaged again once it was exported anew: {warnings[-1]}", "is the disk sound?")
 
     def _prepared(self, lab: Lab, folder: Path, stack: contextlib.ExitStack) -> LockedRoots:
@@ -118,10 +129,12 @@ class VirtualEngine:
             virtual_certificates(self._cache.folder, lab.certificates)
             return stack.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
 
-    def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
+    def _tried(
+        self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs], kernel: LabKernel
+    ) -> EngineResult | None:
         """The result of a lab; None where damaged files may be the reason of it. A completed run is not suspected."""
         try:
-            result = self._run(lab, folder, progress, roots)
+            result = self._run(lab, folder, progress, roots, kernel)
         except EngineError:
             if self._cancelled or not self._images.damaged(roots.values()):
                 raise
@@ -129,10 +142,12 @@ class VirtualEngine:
         suspected = result.outcome.status != "completed"
         return None if suspected and self._images.damaged(roots.values()) else result
 
-    def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
+    def _run(
+        self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs], lab_kernel: LabKernel
+    ) -> EngineResult:
         sim = roots[lab.sim_image]
         images = {host.name: roots[host.image] for host in lab.hosts} | {proxy.name: sim for proxy in lab.proxies}
-        kernel = self._kernel.file or Path(sim.rootfs) / "opt/lab/linux"
+        kernel = lab_kernel.file or Path(sim.rootfs) / "opt/lab/linux"
         world = world_document(lab, images, exit_rules.log_limit(lab, self._log_limit))
         (folder / "plan" / "world.json").write_text(json.dumps(world))
         folders = {
@@ -140,7 +155,7 @@ class VirtualEngine:
             "certs": virtual_certificates(self._cache.folder, lab.certificates),
             **roots_of(images),
         }
-        settings = {**self._kernel.settings, **({"LAB_CPU": "host"} if lab.host_cpu else {})}
+        settings = {**lab_kernel.settings, **({"LAB_CPU": "host"} if lab.host_cpu else {})}
         if self._trace is not None:
             settings["LAB_TRACE"] = str(self._trace)
         clock = int(VIRTUAL_START.timestamp()) * 10**9
@@ -260,6 +275,12 @@ def disk_of(lab: Lab, log_limit: int) -> int:
     """Bytes that a lab may write: logs and downloads of each endpoint, and captures of all that is sent."""
     sent = sum(flow.size * (1 if flow.repeat_after is None else 2) for flow in lab.flows)
     return DISK + len(lab.hosts) * exit_rules.log_limit(lab, log_limit) + 4 * sent
+
+
+def may_have_been_overwritten(result: EngineResult) -> bool:
+    """Whether a lab kernel ended whose memory its programs could write, for a reason that such a write may explain."""
+    unexplained = result.outcome.reason == "kernel_ended" and OUT_OF_MEMORY not in result.outcome.detail
+    return unexplained and UNPROTECTED in result.entered
 
 
 def _silent_end_message(end: GuestEnd) -> str:
