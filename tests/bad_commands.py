@@ -280,7 +280,7 @@ COMMANDS = [
 #: Variables that cannot be: name, value, words.
 VARIABLES = [
     ("HARNESS_CPU", "amd", "'amd' is neither 'lab' nor 'host'"),
-    ("HARNESS_ENTRY", "door", "HARNESS_ENTRY: 'door' is none of host, trap, inproc"),
+    ("HARNESS_ENTRY", "door", "HARNESS_ENTRY: 'door' is none of host, trap, inproc, unprotected"),
     ("HARNESS_STALL", "long", "HARNESS_STALL: 'long' is no number of seconds"),
     ("HARNESS_STALL", "nan", "HARNESS_STALL: 'nan' is no number of seconds"),
     ("HARNESS_STALL", "inf", "HARNESS_STALL: 'inf' is no number of seconds"),

@@ -166,7 +166,7 @@ def measures(root: Path = ROOT) -> list[Measure]:
     skips = sum(len(re.findall(r"# fmt: (?:skip|off)", module.path.read_text())) for module in package)
     return [
         Measure("files in the package", len(package), 380),
-        Measure("lines in the package", sum(module.lines for module in package), 79_740),
+        Measure("lines in the package", sum(module.lines for module in package), 80_400),
         Measure("modules directly in the package", len(directly), 5),
         Measure(f"modules below {SMALL} lines with one importer", len(single), 16),
         Measure("names in functions that are empty words", 100 * empty / names.total(), 1.0, "%"),

@@ -37,6 +37,7 @@ _RESERVED_VARIABLES = frozenset(
         "TESTCASE",
         "REQUESTS",
         "PROTOCOLS",
+        "DOWNLOAD_DIR",
         "SSLKEYLOGFILE",
         "QLOGDIR",
         "CLIENT_PARAMS",

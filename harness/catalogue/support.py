@@ -34,7 +34,8 @@ class SupportChecker:
             for index, name in enumerate(names):
                 yield from self._name((f"{role}s", index), name)
             players = [self.implementations[name] for name in names if name in self.implementations]
-            if scenario.testcase is not None and players and not any(player.speaks_quic for player in players):
+            takes = (player.speaks_quic or scenario.protocol in player.protocols for player in players)
+            if scenario.testcase is not None and players and not any(takes):
                 text = "a testcase is told to endpoints of QUIC, and none of these speaks it"
                 yield Mistake((f"{role}s",), text, "leave out testcase, or name somebody who does")
         yield from self._values(("parameters",), scenario.parameters, _kinds(scenario))

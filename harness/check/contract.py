@@ -6,7 +6,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from harness.analysis.interop.registry import FOLDER
+from harness.analysis.interop.registry import FOLDER, WEBTRANSPORT_FOLDER
 from harness.capture import qlog
 from harness.capture.artefacts import last_log_lines
 from harness.capture.files import find_file, read_bytes
@@ -26,7 +26,14 @@ from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
 from harness.scenario.parameters import ROLES, Role, peer_role
-from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
+from harness.scenario.schema import (
+    ONE_SIDED,
+    WEBTRANSPORT_TESTCASES,
+    Implementation,
+    TestcaseName,
+    WebTransportTestcaseName,
+    asked_of,
+)
 from harness.topology import Lab, build_lab
 
 #: Labels in the key log of a connection that reached application data (draft-ietf-tls-keylogfile).
@@ -158,7 +165,10 @@ _SLACK = 1e-4
 
 
 def judge_schedule(run: Run, protocol: str, folder: Path) -> Finding:
-    """Whether a client asked for a page as it was told: each request after those before it, and all of them logged."""
+    """Whether a client asked for a page as it was told: each request after those before it, and all of them logged.
+
+    A browser finds in the first bytes of a document what the document names, and asks for it before it has the rest.
+    """
     flow = run.cell.scenario.flows[0]
     schedule, wrong = flow.schedule, ""
     log = find_file(folder / "flow0/client" / REQUESTS)
@@ -171,8 +181,9 @@ def judge_schedule(run: Run, protocol: str, folder: Path) -> Finding:
     elif times is None or np.isnan([times.asked, times.first_byte, times.complete]).any():
         wrong = f"not all of {len(schedule)} requests have their times in /logs/{REQUESTS}"
     else:
+        enough = times.first_byte if run.cell.client.browser else times.complete
         for number, request in enumerate(schedule):
-            ready = max((times.complete[before] for before in request.after), default=-math.inf)
+            ready = max((enough[before] for before in request.after), default=-math.inf)
             early = ready + request.wait.seconds - times.asked[number]
             if early > _SLACK:
                 wrong = f"request {number} was made {early:.3f} s too early"
@@ -327,7 +338,7 @@ class TestcaseTrial:
     """A test case in a role, and the cells that test it; no cells where the manifest says that it is refused."""
 
     role: Role
-    testcase: TestcaseName
+    testcase: TestcaseName | WebTransportTestcaseName
     cells: tuple[Cell, ...]
     refusal: str = ""
     """The manifest's reason for the refusal; empty where it is accepted."""
@@ -348,6 +359,21 @@ def trials(
             peers = [] if why_not else _peers(implementation, role, testcase, references, fallbacks)
             cells = tuple(cell(role, peer, scenario_of(testcase)) for peer in peers)
             yield TestcaseTrial(role, testcase, cells, why_not, lacks_peer=not why_not and not cells)
+
+
+def session_trials(
+    implementation: Implementation,
+    peers: Mapping[Role, Implementation | None],
+    cell: Callable[[Role, Implementation, str], Cell],
+) -> Iterator[TestcaseTrial]:
+    """Every test case over WebTransport in every role. `peers`: who is at the other end of a role."""
+    for role in implementation.roles:
+        other = peers[role]
+        names: tuple[TestcaseName | WebTransportTestcaseName, ...] = ("handshake", *WEBTRANSPORT_TESTCASES)
+        for testcase in names:
+            if ONE_SIDED.get(testcase, role) == role:
+                cells = () if other is None else (cell(role, other, f"{WEBTRANSPORT_FOLDER}{testcase}"),)
+                yield TestcaseTrial(role, testcase, cells, lacks_peer=other is None)
 
 
 def _peers(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.analysis.interop.registry import WEBTRANSPORT_CASES, WEBTRANSPORT_FOLDER
 from harness.check import contract
 from harness.check.parameters import TRIALS, ValueRun, claims, values_to_try
 from harness.engine.certificates import virtual_certificates
@@ -113,15 +114,23 @@ def _hides_avx512(environment: Mapping[str, str]) -> bool:
 # --- run
 
 
-#: Peers for checks, in order of preference: they are known to work, and their qlog shows what a peer sent. The last is
-#: for HTTPS over TCP.
-REFERENCES = ("quic-go", "ngtcp2", "https")
+#: Peers for checks, in order of preference: they are known to work, and their qlog shows what a peer sent. The last two
+#: are for HTTPS over TCP and for WebTransport.
+REFERENCES = ("quic-go", "ngtcp2", "https", "webtransport-go")
 #: The implementation whose server reports which connections were resumed; for HTTPS over TCP it is the image itself.
 WITNESS = "quic-go"
-#: The scenarios of plain transfers, of two connections by two processes of a client, of uploads, pages and datagrams.
+#: The scenarios of plain transfers, of two connections by two processes of a client, of uploads, pages, pages for
+#: browsers, and datagrams.
 TRANSFER, RESUMED, UPLOAD, PAGE = "check/short", "check/resumed", "check/upload", "check/page"
-DATAGRAMS = "check/datagrams"
+DOCUMENT, DATAGRAMS = "check/document", "check/datagrams"
+#: The scenario that stands for a transfer over WebTransport.
+SESSION = f"{WEBTRANSPORT_FOLDER}transfer-bidirectional-receive"
 _NO_PEER = "no implementation here can be the other end"
+
+
+def _transfer_over(protocol: str) -> str:
+    """The scenario of a plain transfer by an application protocol."""
+    return SESSION if protocol == "webtransport" else TRANSFER
 
 
 @dataclass(frozen=True)
@@ -162,6 +171,9 @@ class _Subject:
             if implementation.speaks_quic
             else []
         )
+        if "webtransport" in implementation.protocols:
+            peers = {role: self._peer(role, "webtransport") for role in implementation.roles}
+            self.cases += contract.session_trials(implementation, peers, self._case)
         self.claims = [self._claim(role, name, setting) for role, name, setting in claims(implementation)]
 
     @property
@@ -189,7 +201,7 @@ class _Subject:
             ends = {"client": self.implementation.name, "server": self.implementation.name}
             flow = Flow(kind="tcp", download=definition.flows[0].download, direction=direction, **ends)
             definition = definition.model_copy(update={"flows": (flow,)})
-        else:
+        elif protocol != "auto":
             definition = definition.model_copy(update={"protocol": protocol})
         client, server = (self.implementation, peer) if role == "client" else (peer, self.implementation)
         request = Request([definition], [client], [server], engine="virtual", sim_kernel="lab", **fields)  # type: ignore[arg-type]
@@ -200,7 +212,7 @@ class _Subject:
             for protocol in self.implementation.protocols:
                 peer = self._peer(role, protocol)
                 if peer is not None:
-                    yield role, protocol, self._cells(role, peer, TRANSFER, protocol)[0]
+                    yield role, protocol, self._cells(role, peer, _transfer_over(protocol), protocol)[0]
 
     def _uploads(self) -> Iterator[tuple[Role, str, Cell]]:
         """The uploads that it claims, each with a reference that claims them, else with itself."""
@@ -217,7 +229,8 @@ class _Subject:
             for protocol in self.implementation.schedules:
                 peer = self._peer("client", protocol)
                 if peer is not None:
-                    yield "client", protocol, self._cells("client", peer, PAGE, protocol)[0]
+                    page = DOCUMENT if self.implementation.browser else PAGE
+                    yield "client", protocol, self._cells("client", peer, page, protocol)[0]
         if self.implementation.priorities:
             able = (item for item in self._references if "h3" in item.schedules and "client" in item.roles)
             peer = next(able, None)
@@ -292,9 +305,11 @@ class _Subject:
             # A parameter of the whole cell is meant for its QUIC flows, so this sets the flow's own parameter.
             parameters, dimension = {}, f"flow0.{dimension}"
             sender = role if PARAMETERS[name].acts == "sender" else peer_role(role)
-        cells = self._cells(
-            role, peer, trial.scenario, sender=sender, parameters=parameters, vary={dimension: trial_values}
-        )
+        protocol = self.implementation.protocols[0]
+        if protocol == "webtransport" and trial.scenario != TRANSFER:
+            return _Claim(role, name, setting, (), "no session of WebTransport shows this parameter's effect")
+        scenario = _transfer_over(protocol) if trial.scenario == TRANSFER else trial.scenario
+        cells = self._cells(role, peer, scenario, sender=sender, parameters=parameters, vary={dimension: trial_values})
         return _Claim(role, name, setting, tuple(zip(trial_values, cells, strict=True)))
 
     # --- answers
@@ -413,9 +428,11 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
         RESUMED,
         UPLOAD,
         PAGE,
+        DOCUMENT,
         DATAGRAMS,
         *(trial.scenario for trial in TRIALS.values()),
         *map(contract.scenario_of, TESTCASES),
+        *(f"{WEBTRANSPORT_FOLDER}{name}" for name in WEBTRANSPORT_CASES),
     }
     scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
     subjects = [_Subject(app, implementation, references, fallbacks, scenarios, listen) for implementation in chosen]

@@ -137,8 +137,8 @@ def host_cpu() -> bool:
 
 
 def lab_kernel() -> LabKernel:
-    """HARNESS_ENTRY: host, trap or inproc, the way into the lab kernel (`harness.engine.kernel`); its own choice
-    without.
+    """HARNESS_ENTRY: host, trap, inproc or unprotected, the way into the lab kernel (`harness.engine.kernel`); its own
+    choice without.
     """
     from harness.engine.kernel import ENTRIES, OWN, LabKernel
 
@@ -146,7 +146,7 @@ def lab_kernel() -> LabKernel:
     if not word:
         return OWN
     if word not in ENTRIES:
-        hint = "leave it out: then it is inproc where the processor has protection keys, else host"
+        hint = "leave it out: then it is inproc where the host lets it, else host"
         raise InputError(f"HARNESS_ENTRY: '{word}' is none of {', '.join(ENTRIES)}", hint)
     return LabKernel(entry=next(entry for entry in ENTRIES if entry == word))
 

@@ -252,7 +252,7 @@ def equivalent(
     from harness.report.progress import ProgressPrinter
     from harness.repro.checkout import check_out, find_base
     from harness.repro.equivalence import Prover
-    from harness.repro.report import golden_lines, report
+    from harness.repro.report import difference_lines, golden_lines, report
     from harness.repro.verify import every_run, verifiable_runs
 
     if again and (base is not None or excepted or without):
@@ -283,6 +283,7 @@ def equivalent(
             options=options,
             contents=_contents(app, reference_app),
             listen=progress,
+            announce_differences=lambda compared: _print_lines(*difference_lines(compared)),
         )
 
         @functools.cache

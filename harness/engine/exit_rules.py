@@ -151,7 +151,15 @@ def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> 
     The result names the first wrong file. Received bytes are those of all files.
     """
     downloads = folder / f"flow{flow.flow}" / "downloads"
-    downloaded = {file.name: file for file in downloads.iterdir()} if downloads.is_dir() else {}
+    # A session's files are in a folder below.
+    places = {downloads, *(downloads / Path(file.name).parent for file in flow.files)}
+    downloaded = {
+        file.relative_to(downloads).as_posix(): file
+        for place in places
+        if place.is_dir() and not place.is_symlink()
+        for file in place.iterdir()
+        if file not in places
+    }
     wrong = ""
     received = 0
     for served in flow.files:

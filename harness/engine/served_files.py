@@ -26,7 +26,7 @@ MODIFIED = 1_767_225_600
 
 def set_fixed_metadata(file: Path) -> None:
     """Set the modes and times of a file and its folder to those that they have on every machine."""
-    for place, mode in ((file, 0o644), (file.parent, 0o755)):
+    for place, mode in ((file, 0o755 if file.is_dir() else 0o644), (file.parent, 0o755)):
         status = place.stat()
         # A file that is right already may belong to somebody else.
         if stat.S_IMODE(status.st_mode) != mode:
@@ -81,11 +81,11 @@ def _png(content: bytes) -> bytes:
 
 
 def served_file(folder: Path, served: LabFile, number: int = 0) -> Path:
-    """A file with these bytes in a folder; made once. Raises OSError."""
-    name, size = served.name, served.size
-    file = folder / name
+    """A file with these bytes in a folder, or in one below it; made once. Raises OSError."""
+    size = served.size
+    file = folder / served.name
     if not _is_intact(file, size):
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         try:
             with unfinished.open("wb") as out:
@@ -95,6 +95,8 @@ def served_file(folder: Path, served: LabFile, number: int = 0) -> Path:
         finally:
             unfinished.unlink(missing_ok=True)
     set_fixed_metadata(file)
+    if file.parent != folder:
+        set_fixed_metadata(file.parent)
     return file
 
 

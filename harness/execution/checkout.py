@@ -239,11 +239,11 @@ class App:
         """Write the first cell of a request as a lab for manual use; build its images and make its files."""
         from harness.engine.run_dir import prepare_folder
         from harness.engine.served_files import make_served_files
-        from harness.execution.estimates import missing_bytes, require_room
+        from harness.execution.estimates import missing_bytes, require_room, served_files
 
         cell = self.inventory.build_images_of(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
-        require_room(self.cache.www, missing_bytes(self.cache.www, [lab]))
+        require_room(self.cache.www, missing_bytes(self.cache.www, served_files(lab)))
         make_served_files(lab, self.cache)
         folder.mkdir(parents=True, exist_ok=True)
         prepare_folder(lab, folder.resolve(), self.paths.cache.resolve())

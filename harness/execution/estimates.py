@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -88,7 +88,8 @@ class DiskUse:
     def need(self, todo: Sequence[PlannedRun], jobs: int) -> DiskNeed:
         """The disk space that these runs need, with `jobs` of them in parallel."""
         cells = {item.cell.key: item.cell for item in todo}
-        observed = {key: self._footprint(cell) for key, cell in cells.items()}
+        served = {key: _served_files(cell) for key, cell in cells.items()}
+        observed = {key: self._footprint(cell, served[key] is not None) for key, cell in cells.items()}
         footprints = {key: observed[key] or self._estimate(cell) for key, cell in cells.items()}
         largest = max((written_bytes(cell.scenario) for cell in cells.values()), default=0)
         return DiskNeed(
@@ -96,7 +97,7 @@ class DiskUse:
             minimum=sum(footprints[item.cell.key].minimum for item in todo),
             maximum=sum(footprints[item.cell.key].maximum for item in todo),
             temporary=min(jobs, len(todo)) * largest,
-            served_files=self._missing(cells.values()),
+            served_files=self._missing(files for files in served.values() if files is not None),
             estimated_runs=sum(observed[item.cell.key] is None for item in todo),
         )
 
@@ -137,14 +138,14 @@ class DiskUse:
         except EngineError:
             return False
 
-    def _missing(self, cells: Iterable[Cell]) -> int:
+    def _missing(self, served: Iterable[Mapping[str, int]]) -> int:
         if self._served is None:
             return 0
-        return missing_bytes(self._served, (lab for cell in cells if (lab := _lab(cell)) is not None))
+        return missing_bytes(self._served, {name: size for files in served for name, size in files.items()})
 
-    def _footprint(self, cell: Cell) -> _Footprint | None:
+    def _footprint(self, cell: Cell, supported: bool) -> _Footprint | None:
         """Size of stored runs of that cell, kept by the current rule; else of its kind; None without such runs."""
-        if _lab(cell) is None:
+        if not supported:
             return _Footprint(STORED_BESIDE, STORED_BESIDE)
         kind = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine)
         for keys in ([cell.key], self._kinds.get(kind, [])):
@@ -206,10 +207,14 @@ def _keeps_artefacts(folder: Path, cell: Cell) -> bool | None:
     return kept_evidence("failed", cell.scenario, run, measured) == "full"
 
 
-def missing_bytes(served: Path, labs: Iterable[Lab]) -> int:
-    """Bytes of the files that the servers of labs serve and that are missing from the folder `served`."""
-    served_sizes = {flow.file or flow.folder: flow.size for lab in labs for flow in lab.flows}
-    return sum(size for name, size in served_sizes.items() if name and not (served / name).exists())
+def missing_bytes(folder: Path, files: Mapping[str, int]) -> int:
+    """Bytes of the files (name → bytes) that are missing from the folder of served files."""
+    return sum(size for name, size in files.items() if not (folder / name).exists())
+
+
+def served_files(lab: Lab) -> dict[str, int]:
+    """File or folder → bytes, for what the servers of a lab serve."""
+    return {name: flow.size for flow in lab.flows if (name := flow.file or flow.folder)}
 
 
 def require_room(served: Path, size: int) -> None:
@@ -244,10 +249,10 @@ def _free_bytes(folder: Path) -> int:
         raise disk_error(error, ancestor) from error
 
 
-def _lab(cell: Cell) -> Lab | None:
-    """The lab of a cell; None if an implementation does not support what is requested, so that nothing runs."""
+def _served_files(cell: Cell) -> dict[str, int] | None:
+    """The files of a cell's lab; None if an implementation does not support what is requested, so that nothing runs."""
     try:
-        return build_lab(cell, 0)
+        return served_files(build_lab(cell, 0))
     except UnsupportedError:
         return None
 

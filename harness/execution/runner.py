@@ -50,7 +50,7 @@ def remove_partial_downloads(lab: Lab, folder: Path) -> dict[str, int]:
     removed = {}
     for flow in lab.flows:
         files = flow.files or (LabFile(name=flow.file, size=flow.size),)
-        served = {served_file.name: (served_file, number) for number, served_file in enumerate(files)}
+        served = {Path(served_file.name).name: (served_file, number) for number, served_file in enumerate(files)}
         for file in _download_files(folder / f"flow{flow.flow}"):
             # A client may use a temporary file name until the download is complete.
             served_file, number = served.get(file.name, next(iter(served.values())))

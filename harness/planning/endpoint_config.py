@@ -25,6 +25,7 @@ from harness.units import Size
 TESTCASES: dict[Protocol, str] = {
     "h3": "http3",
     "hq-interop": "transfer",
+    "webtransport": "handshake",
     "h2": "http2",
     "tcp": "traffic",
     "udp": "traffic",
@@ -45,7 +46,7 @@ def _protocols(scenario: Scenario, flow: int | None) -> tuple[Protocol, ...]:
     """Protocols that a flow may use, the preferred one first."""
     if flow is not None and (kind := scenario.flows[flow].kind) != "quic":
         return (kind,)
-    if scenario.testcase is not None:
+    if scenario.testcase is not None and scenario.protocol == "auto":
         return ("h3" if scenario.testcase == "http3" else "hq-interop",)
     return ("h3", "hq-interop", "h2") if scenario.protocol == "auto" else (scenario.protocol,)
 
@@ -67,8 +68,10 @@ def common_protocol(
 
 
 def _is_upload(scenario: Scenario, flow: int | None) -> bool:
-    """Whether a flow's client is to send files."""
-    return flow is not None and scenario.flows[flow].kind == "quic" and scenario.flows[flow].sender == "client"
+    """Whether a flow's client is to send files; over WebTransport its server asks for them."""
+    if flow is None or scenario.protocol == "webtransport":
+        return False
+    return scenario.flows[flow].kind == "quic" and scenario.flows[flow].sender == "client"
 
 
 def is_over_tcp(scenario: Scenario, flow: int, client: Implementation, server: Implementation) -> bool:

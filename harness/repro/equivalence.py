@@ -159,6 +159,8 @@ class Prover:
     contents: Callable[[str], Contents | None] = lambda digest: None
     """Contents of an image, by their digest in a run."""
     listen: Listener = lambda event: None
+    announce_differences: Callable[[Sequence[GuardComparison]], None] = lambda compared: None
+    """Called with the guard cells that differ from the reference, before a base is looked for, which takes minutes."""
 
     def __post_init__(self) -> None:
         for key in self.excepted:
@@ -442,6 +444,8 @@ class Prover:
         suspects = [item for item in compared if item.differs or afresh]
         if not suspects:
             return list(compared), ""
+        if not afresh:
+            self.announce_differences(suspects)
         try:
             checkout = base()
         except InputError as error:

@@ -54,6 +54,15 @@ def result_lines(attempt: ProofAttempt) -> Iterator[str]:
         yield "nothing to prove: every digest is that of stored results"
 
 
+def difference_lines(compared: Sequence[GuardComparison]) -> Iterator[str]:
+    """The guard cells whose runs differ from the stored ones, one a line."""
+    yield (
+        f"{format_count(len(compared), 'guard cell')} came out otherwise than the reference's; an earlier revision "
+        "makes them again now, to tell a change of behaviour from another machine or other packages:"
+    )
+    yield from (f"  {cell_text(item.stored)}: {', '.join(item.differs)}" for item in compared)
+
+
 def _lab_lines(attempt: ProofAttempt) -> Iterator[str]:
     """Lines on cells that compile to another lab now: with another path, other endpoints or other settings."""
     yield from _limited_lines("another lab", [cell_text(run) for run in attempt.other_labs])

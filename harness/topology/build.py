@@ -25,6 +25,7 @@ from harness.planning.endpoint_config import (
 from harness.planning.sampling import sample_values, with_drawn_values
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import (
+    SESSION_PROTOCOLS,
     ConstantRate,
     Datagrams,
     Flow,
@@ -89,14 +90,8 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Endpoin
     environment = {**cell.implementation(role, index).virtual_environment} if cell.virtual_time else {}
     environment |= {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
-        names = [file.name for file in served_files(flow)]
-        if not names:
-            paths = end_to_end_paths(cell.scenario, flow)
-            # The URL names the server; nothing is served.
-            names = ["datagrams" if flow.datagrams is not None else served_name(flow, *paths)]
-        urls = request_urls(names, cell.scenario.ip_version)
         environment |= {
-            "REQUESTS": urls if role == "client" else "",
+            "REQUESTS": _requests(cell.scenario, flow, role),
             **({"CONNECTIONS": str(flow.connections)} if flow.connections > 1 and role == "client" else {}),
             **({"DATAGRAMS": datagrams_text(flow.datagrams)} if flow.datagrams is not None else {}),
             **({"SCHEDULE": schedule_text(flow.schedule)} if flow.schedule and role == "client" else {}),
@@ -104,6 +99,7 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Endpoin
             "PROTOCOLS": "",
             "SSLKEYLOGFILE": "/logs/keys.log",
             "QLOGDIR": "/logs/qlog/",
+            **(_session_environment(flow, role) if cell.scenario.protocol == "webtransport" else {}),
         }
     else:
         words = configs[flow.sender].words
@@ -112,6 +108,33 @@ def _environment(cell: Cell, role: Role, index: int, configs: dict[Role, Endpoin
     if role == "client" and flow.repeat_after is not None and cell.implementation("client", index).session:
         environment["SESSION_DIR"] = "/session"
     return environment
+
+
+#: The path of the WebTransport session, and the folder of its files at either end.
+_SESSION = "session"
+
+
+def _requests(scenario: Scenario, flow: Flow, role: Role) -> str:
+    """REQUESTS of an endpoint. Over WebTransport a server asks for the files that its client has."""
+    names = [file.name for file in served_files(flow, in_session=scenario.protocol == "webtransport")]
+    if scenario.protocol == "webtransport":
+        if role == "server":
+            return " ".join(names) if flow.sender == "client" else ""
+        names = names if names and flow.sender == "server" else [_SESSION]
+    elif role == "server":
+        return ""
+    if not names:
+        # The URL names the server; nothing is served.
+        paths = end_to_end_paths(scenario, flow)
+        names = ["datagrams" if flow.datagrams is not None else served_name(flow, *paths)]
+    return request_urls(names, scenario.ip_version)
+
+
+def _session_environment(flow: Flow, role: Role) -> dict[str, str]:
+    """What an endpoint is told of a WebTransport session: its application protocols, and where it puts its files."""
+    receives = not flow.session and role != flow.sender
+    folder = "/logs" if not receives else "/uploads" if role == "server" else "/downloads"
+    return {"PROTOCOLS": " ".join(SESSION_PROTOCOLS[role]), "DOWNLOAD_DIR": folder}
 
 
 def request_urls(names: Iterable[str], ip_version: int) -> str:
@@ -168,15 +191,16 @@ def _round_up_size(least: float) -> Size:
     return Size(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
 
 
-def served_files(flow: Flow) -> tuple[LabFile, ...]:
-    """The files of a flow that has several, each with a name of its own."""
+def served_files(flow: Flow, *, in_session: bool = False) -> tuple[LabFile, ...]:
+    """The files of a flow that has several, each with a name of its own. `in_session`: in the folder of a session."""
     if flow.page is not None:
         return page_files(flow.page)
     files: list[LabFile] = []
+    folder = f"{_SESSION}/" if in_session else ""
     for group in flow.groups:
         label = group.size.label()
         files += [
-            LabFile(name=_file_name(number, label, group.name_length), size=group.size.bytes)
+            LabFile(name=folder + _file_name(number, label, group.name_length), size=group.size.bytes)
             for number in range(len(files), len(files) + group.count)
         ]
     return tuple(files)
@@ -461,8 +485,9 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
 
 def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
     scenario, flow = cell.scenario, cell.scenario.flows[index]
-    serves = flow.kind == "quic" and not flow.groups and flow.datagrams is None
-    files = served_files(flow)
+    serves = flow.kind == "quic" and not (flow.groups or flow.datagrams or flow.session)
+    in_session = scenario.protocol == "webtransport"
+    files = served_files(flow, in_session=in_session)
     return LabFlow(
         flow=index,
         client=f"client{index}",
@@ -471,7 +496,7 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
         label=flow_label(cell, index),
         file=served_name(flow, *end_to_end_paths(scenario, flow)) if serves else "",
         size=served_size(flow, *end_to_end_paths(scenario, flow)).bytes if serves else sum(file.size for file in files),
-        folder=served_folder(flow),
+        folder=f"{_SESSION}-{served_folder(flow)}" if in_session and files else served_folder(flow),
         files=files,
         start=flow.start.seconds,
         stop=None if flow.stop is None else flow.stop.seconds,

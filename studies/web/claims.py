@@ -8,6 +8,7 @@ PATHS = {
     "web/geo": "GEO, 50/10 Mbit/s and 650 ms",
     "web/low-orbit": "a low orbit (profile leo)",
     "web/lte": "LTE (profile lte)",
+    "web/wifi": "a home's Wi-Fi (profile wifi)",
     "web/docsis": "cable (profile docsis)",
 }
 #: The same over TCP that proxies split, beside the scenario whose path it shares.

@@ -32,7 +32,7 @@ def stacks() -> dict[str, Implementation]:
     return {
         item.name: item
         for item in sorted(implementations, key=lambda item: item.name)
-        if item.transfers_files and not item.elsewhere
+        if (item.speaks_quic or "h2" in item.protocols) and not item.elsewhere
     }
 
 

@@ -402,7 +402,9 @@ def test_a_damaged_export_is_nobodys_fault(
     folder.mkdir()
     ran: list[str] = []
 
-    def run(self: VirtualEngine, lab: Lab, folder: Path, progress: object, roots: dict[str, Any]) -> EngineResult:
+    def run(
+        self: VirtualEngine, lab: Lab, folder: Path, progress: object, roots: dict[str, Any], kernel: object
+    ) -> EngineResult:
         assert not (folder / "left over").exists()
         server = Path(roots[lab.hosts[1].image].rootfs)
         ran.append(server.parent.name)

@@ -329,3 +329,24 @@ def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
     assert "· not tried" in text
     assert "3 questions, 1 do not hold, 1 not tried" in text
     assert "2 questions, none fails, 1 not tried" in printed(findings_document(findings[::2], {}), 140)
+
+
+def test_a_client_of_webtransport_shows_a_parameter_in_a_session() -> None:
+    """The trial's own scenario is a download, for which a client of WebTransport has no protocol."""
+    mine = implementation(
+        "mine",
+        roles=["client"],
+        protocols=["webtransport"],
+        parameters={
+            "max_udp_payload": {"client": {"flag": "--largest={bytes}"}},
+            "initial_rtt": {"client": {"flag": "--rtt={ms}"}},
+        },
+    )
+    known = {scenario.name: scenario for scenario in catalogue().find_scenarios(["check", "interop", "webtransport"])}
+    references = [implementation("quic-go"), implementation("webtransport-go", protocols=["webtransport"])]
+    subject = session._Subject(Matrix(), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
+    by_name = {claim.name: claim for claim in subject.claims}
+    assert {cell.scenario.name for _, cell in by_name["max_udp_payload"].cells} == {session.SESSION}
+    assert len(by_name["max_udp_payload"].cells) == 2
+    # The first probe timeout shows where the path loses packets, which no session of a test case has.
+    assert (by_name["initial_rtt"].cells, "WebTransport" in by_name["initial_rtt"].refusal) == ((), True)

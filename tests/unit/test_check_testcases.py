@@ -186,3 +186,28 @@ def test_a_missing_file_is_asked_for_where_one_that_is_there_comes(
     Result.outcome = Result.outcome.model_copy(update={"exit_code": 0})
     findings += contract.check_refusals(cell(None, _implementation(), _implementation("quic-go")), "client", None)  # type: ignore[arg-type]
     assert (findings[0].seen, findings[2].seen) == ("it ended", "it ended: “no such word”")
+
+
+@pytest.mark.parametrize(
+    ("browser", "style_ms", "answer"),
+    [
+        # The document's first byte came after 40 ms, its last after 60 ms.
+        (False, 61, "holds"),
+        (False, 50, "does not hold"),
+        (True, 50, "holds"),
+        (True, 30, "does not hold"),
+    ],
+)
+def test_a_browser_may_ask_for_what_the_first_bytes_of_a_document_name(
+    browser: bool, style_ms: int, answer: Answer, tmp_path: Path
+) -> None:
+    """Others know from the schedule what comes after which object, and wait for all of it."""
+    page = catalogue().find_scenarios(["check/document"])[0]
+    client = _implementation(roles=["client"], protocols=["h3"], schedules=["h3"], browser=browser)
+    run = Run(cell=cell(page, client), repetition=0, outcome=Outcome(status="completed"), started_at="")
+    times = [(0, 40, 60), (style_ms, 90, 100), *[(61, 90, 200)] * 3]
+    rows = [f"{number},{','.join(str(time * 10**6) for time in row)}" for number, row in enumerate(times)]
+    log = tmp_path / "flow0/client/requests.csv"
+    log.parent.mkdir(parents=True)
+    log.write_text("\n".join(["request,asked_ns,first_byte_ns,complete_ns", *rows, ""]))
+    assert contract.judge_schedule(run, "h3", tmp_path).answer == answer

@@ -22,7 +22,7 @@ from harness.repro.checkout import read_digests, scenario_document
 from harness.repro.equivalence import ChangedComponent, ProofAttempt, Prover
 from harness.repro.guard_set import features, guard_set, sample
 from harness.repro.parallel_runs import RepeatedRun, run_again
-from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
+from harness.repro.report import again_lines, again_report, changed_lines, difference_lines, report, result_lines
 from harness.store.identity import Component, Ledger, components, scenario_keys, with_key
 from harness.store.results import Store
 from tests.examples import cell, images, implementation, path, scenario
@@ -216,9 +216,16 @@ def test_other_bytes_are_refused_with_the_cell_and_a_scope_accepts_the_rest(prov
 def test_where_the_base_comes_out_so_too_the_machine_is_another_one_and_nothing_differs(
     prover: Any, tmp_path: Path
 ) -> None:
-    tested_prover = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], differs=["test/changing"])
+    announced: list[str] = []
+    tested_prover = prover(
+        [stored(virtual(PLAIN)), stored(virtual(CHANGING))],
+        differs=["test/changing"],
+        announce_differences=lambda compared: announced.extend(difference_lines(compared)),
+    )
     base = FakeBase("other")
     assert prove(tested_prover, tmp_path, lambda: base).proven
+    assert announced[0].startswith("1 guard cell came out otherwise than the reference's; an earlier revision")
+    assert announced[1].startswith("  test/changing alpha→beta (")
     # What gave the reference's bytes was not run again.
     assert base.cells_run == ["test/changing"]
     tried = prove(tested_prover, tmp_path, lambda: FakeBase("same"))

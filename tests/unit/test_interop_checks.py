@@ -13,6 +13,8 @@ from harness.analysis.interop.evidence import Evidence, before_timeout
 from harness.analysis.interop.registry import CheckResult, Failed, NotExercised, Passed, Undetermined
 from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
+from harness.scenario.parameters import ROLES
+from harness.scenario.schema import NEGOTIATED_PROTOCOL
 from tests.unit import wire_packets
 from tests.unit.captures import make_run
 from tests.unit.wire_packets import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
@@ -326,6 +328,11 @@ CASES: dict[tuple[str, Any], tuple[list[Conversed], list[tuple[Conversed, str]]]
     ("files", True): (
         [lambda: _served(received=10, intact=True)],
         [(lambda: _served(received=9, intact=False), "9 of 10 B"), (_plain, "there was no transfer")],
+    ),
+    ("application_protocol", True): (
+        [lambda: replace(_plain(), negotiated=dict.fromkeys(ROLES, NEGOTIATED_PROTOCOL))],
+        [(_plain, "the client wrote no application protocol down"),
+         (lambda: replace(_plain(), negotiated=dict.fromkeys(ROLES, "lab-a")), "the client has 'lab-a'")],
     ),
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ from harness.stats.intervals import share_interval
 from tests.examples import catalogue, cell, implementation
 from tests.rendering import printed
 from tests.unit.captures import make_run
+from tools.reference.interop_page import interop_page
 
 WRONG = InteropCheck(
     check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
@@ -250,6 +251,9 @@ def test_where_chance_decides_a_page_has_the_rate_and_its_interval(tmp_path: Pat
     # What chance decides is no riddle, and no single run has a rate.
     assert "nobody has looked into" not in text.lower()
     assert "How often" not in render_markdown(interop_document(matrix_of([_repeated(tmp_path, 1)])))
+    scenarios = [catalogue().scenario(file) for file in catalogue().scenario_files()]
+    page = interop_page(scenarios, [], [_repeated(tmp_path, 1, *([0] * 18), 1)])
+    assert "1 inconclusive (0 of them not exercised, 1 by chance: some seeds succeed)." in page
     always = render_markdown(interop_document(matrix_of([_repeated(tmp_path, 1, 1)])))
     assert "| alpha | 0/2 (0–66 %) |" in always and "nobody has looked into" in always.lower()
 

@@ -116,6 +116,18 @@ def _entry(repetition: int = 0, *, series: bool = False) -> StoredRun:
     return StoredRun(run, MeasuredRun(version=1), frame if series else None)
 
 
+def test_a_writer_that_was_killed_leaves_nothing_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign was killed while it published, and its unfinished tables stayed in the reference."""
+    others = tmp_path / ".runs.2-2-2"
+    for file in (killed := tmp_path / ".cells.1-1-1", others):
+        file.touch()
+    monkeypatch.setattr(parquet, "lives", lambda label: label != "1-1-1")
+    write_columns(tmp_path, [_entry()], [])
+    assert not killed.exists()
+    assert others.exists()
+    assert ColumnStore(tmp_path).runs(cell().key)
+
+
 def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> None:
     assert not is_columnar(tmp_path)
     contents = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "abcd"})

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.examples import ROOT
 from tests.prose import banned, measure, sentences
 
-#: Generated pages that are not mended yet, each with the code that its sentences are in. None of them is hand-written.
-NOT_MENDED = {
-    "docs/scenario.md": "docstrings of harness/scenario/schema, which editors show too",
-}
 PAGES = sorted(
     str(page.relative_to(ROOT))
     for page in [
@@ -46,15 +41,9 @@ def test_sentences_are_found() -> None:
     assert banned("It befell us on the ground.") == ["befell", "the ground"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_MENDED])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_plain_english(page: str) -> None:
     assert _problems(page) == []
-
-
-@pytest.mark.parametrize("page", NOT_MENDED)
-def test_an_exception_is_a_page_that_needs_one(page: str) -> None:
-    assert Path(ROOT / page).is_file()
-    assert _problems(page), "it is plain now: take it off the list"
 
 
 def test_no_sentence_of_the_readme_is_long() -> None:

@@ -35,8 +35,8 @@ def test_page_loads_are_told_by_path_and_beside_tcp() -> None:
         "* GEO, 50/10 Mbit/s and 650 ms: the fastest pair, quic-go → ngtcp2, takes 5.5 s, HTTPS over TCP takes 6.6 s and "
         "1 of 2 pairs of QUIC are faster than that.\n* With proxies TCP takes 5 s there.\n"
     ) in page
-    # Of the other three paths, and of several connections.
-    assert page.count("No runs are stored.") == 4
+    # Of the other four paths, and of several connections.
+    assert page.count("No runs are stored.") == 5
 
 
 def test_several_connections_are_told_beside_tcp() -> None:

@@ -24,15 +24,24 @@ from harness.report.site import build
 from harness.report.site.build import to_html
 from harness.report.site.cell import MOST, cell_page, read_opening
 from harness.report.site.implementation import implementation_page, implementations
-from harness.report.site.overview import build_matrix, heading_spans, overview
+from harness.report.site.overview import (
+    ACTIVITIES,
+    LINKS,
+    QUESTIONS,
+    Fastest,
+    Guide,
+    build_matrix,
+    heading_spans,
+    overview,
+)
 from harness.report.site.pictures import axis_ticks, objective_scale, received_picture
 from harness.report.site.study import pack, study_pages
 from harness.report.tile import build_tile, headline, heat
 from harness.scenario.schema import Implementation, Objective
 from harness.store.results import Store
 from harness.units import Size
+from tests.examples import ROOT, implementation, scenario
 from tests.examples import cell as make_cell
-from tests.examples import implementation, scenario
 from tests.plot_runs import download_run, link_sharing_run, page_cache
 
 CellResults = list[CellResult]
@@ -210,6 +219,29 @@ def test_the_overview_counts_verdicts_and_lists_what_can_be_filtered() -> None:
     assert page.verdicts == {"pass": 1, "fail": 1}
     assert page.players["client"] == ("alpha", "gamma")
     assert page.parameters == {"server.congestion_control": ("reno",)}
+
+
+def test_the_way_in_names_the_fastest_stack_of_each_link() -> None:
+    def measured(name: str, *results: tuple[str, str, float]) -> CellResults:
+        return [_result(client, server, (seconds,), name=name) for client, server, seconds in results]
+
+    results = measured("satellite/medium", ("alpha", "beta", 4.0), ("beta", "beta", 2.5), ("alpha", "alpha", 3.0))
+    results += measured("access/download-wifi", ("alpha", "gamma", 1.0))
+    results += measured("dumbbell/fairness", ("alpha", "beta", 1.0))
+    # What was set by hand says nothing about the stack.
+    results += [_result("gamma", "gamma", (0.5,), name="satellite/medium", parameters={"server.initial_cwnd": "400"})]
+    guide = overview(results).guide
+    (downloads,) = guide.rows.values()
+    assert guide.anchors == {"beside each other": "dumbbell-fairness-virtual"}
+    assert [fastest.names if fastest else None for fastest in downloads] == ["beta", None, None, "alpha → gamma", None]
+    assert downloads[0] == Fastest("satellite-medium-virtual", "beta", "2.50 s", 3)
+    assert overview(measured("mine/case", ("alpha", "beta", 1.0))).guide == Guide({}, {})
+
+
+def test_the_way_in_asks_for_scenarios_that_there_are() -> None:
+    for name in (*QUESTIONS.values(), *(name for names in ACTIVITIES.values() for name in names)):
+        assert (ROOT / f"scenarios/{name}.yaml").is_file(), name
+    assert {len(names) for names in ACTIVITIES.values()} == {len(LINKS)}
 
 
 def test_an_implementation_s_page_has_its_defaults_and_what_it_did_wrong() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.execution import App
+from tools.bench.cells import WholeCells
 from tools.bench.cluster import Cluster
 from tools.bench.commands import Commands
 from tools.bench.entries import ENTERED, Entries
@@ -24,6 +25,7 @@ from tools.bench.virtual import VirtualTime
 
 PARTS: dict[str, type[Session]] = {
     "commands": Commands,
+    "cells": WholeCells,
     "virtual": VirtualTime,
     "links": LinkValidation,
     "kernel": Entries,

@@ -29,7 +29,7 @@ program = create_program("bench")
 @program.command()
 def bench(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="commands, virtual, links, kernel, real, cluster; all without.")
+        list[str] | None, typer.Argument(help="commands, cells, virtual, links, kernel, real, cluster; all without.")
     ] = None,
     kernels: Annotated[
         tuple[str, str] | None,
@@ -50,9 +50,9 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure the harness itself: overhead, rates and delays in real time; repeatability and speed in virtual time;
-    its links, packet for packet, beside a model of random paths and beside ns-3;
-    what entering programs costs in the lab kernel; what a run costs the driver of a cluster; CPU and memory of commands
-    that only read.
+    its links, packet for packet, beside a model of random paths and beside ns-3; what a whole cell takes; what entering
+    programs costs in the lab kernel; what a run costs the driver of a cluster; CPU and memory of commands that only
+    read.
 
     With --kernels the exit code is 1 when the two do not give the same bytes.
     """

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 import zlib
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
@@ -19,12 +16,10 @@ from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from harness.errors import EngineError
 from harness.execution import App
 from harness.execution.matrix import PlannedRun
-from harness.execution.runner import run_once
 from harness.outcome import Cell
 from harness.scenario.schema import Flow
-from harness.store.provenance import Provenance
-from harness.store.results import Store
 from harness.units import Size
+from tools.bench.cells import MIXED, cells_per_hour
 from tools.bench.kernels import SideBySide, kernel_of, side_by_side
 from tools.bench.session import Line, Session, line, scenario
 from tools.bench.virtual import DELAY, RATES, SIZE
@@ -33,8 +28,6 @@ from tools.bench.virtual import DELAY, RATES, SIZE
 TURNS = 3
 #: Who carries the 100 MB that speed is told by, and how many times as long a kernel in another process should take.
 STANDARD = {"ngtcp2": "≥ 2.2", "quiche": "≥ 1.6", "quic-go": "≥ 1.6", "picoquic": "≥ 1.5"}
-#: Who carries 10 MB with each other, two cells at a time, and how often.
-MIXED, ROUNDS = ("ngtcp2", "quiche", "quinn"), 2
 #: Flows that have two endpoints each.
 FLOWS = 20
 
@@ -188,30 +181,16 @@ class Entries(Session):
         path = scenario("mixed", *RATES)
         cells = [self.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
         rates: tuple[list[float], list[float]] = ([], [])
+        cores = self._cores[:2]
         for turn in range(TURNS):
             for which, kernel in enumerate(self._kernels):
-                rates[which].append(self._rate(cells, kernel, self.folder / "mixed" / f"{turn}-{which}"))
+                engine = VirtualEngine(self.app.cache, cores, kernel=kernel)
+                folder = self.folder / "mixed" / f"{turn}-{which}"
+                rates[which].append(cells_per_hour(cells, engine, len(cores), folder))
         for name, hourly in zip(self.names, rates, strict=True):
             self.say(line(f"cells of 10 MB an hour, {len(cells)} pairs, {name}", hourly, "1/h", ""))
         gains = [new / old for old, new in zip(*rates, strict=True)]
         self.say(line(f"  {self.names[1]} : {self.names[0]}", gains, "×", "≥ 1.6"))
-
-    def _rate(self, cells: Sequence[Cell], kernel: LabKernel, folder: Path) -> float:
-        """Cells an hour, with their store in a new folder."""
-        cores = self._cores[:2]
-        engine = VirtualEngine(self.app.cache, cores, kernel=kernel)
-        store = Store(folder)
-
-        def make(item: PlannedRun) -> None:
-            run_once(item, engine, store, Provenance(), lambda phase: None)
-
-        # What the first one reads, the others find in memory.
-        make(PlannedRun(cells[0], ROUNDS))
-        items = [PlannedRun(cell, repetition) for repetition in range(ROUNDS) for cell in cells]
-        begun = time.monotonic()
-        with ThreadPoolExecutor(len(cores)) as pool:
-            list(pool.map(make, items))
-        return 3600 * len(items) / (time.monotonic() - begun)
 
     def _many_endpoints(self) -> None:
         """How long it takes until all endpoints of many flows are ready."""

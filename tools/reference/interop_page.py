@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.matrix import InteropMatrix, PassRate
-from harness.analysis.interop.registry import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
+from harness.analysis.interop.registry import (
+    CASES,
+    DISABLED,
+    FOLDER,
+    MEASUREMENTS,
+    WEBTRANSPORT_CASES,
+    WEBTRANSPORT_FOLDER,
+    case_of,
+)
 from harness.analysis.interop.responsibility import find_blame
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, pair_of
 from harness.formatting import format_count, format_list
 from harness.report.document import Paragraph
 from harness.report.interop import (
@@ -42,7 +50,8 @@ The test cases of [the QUIC interop runner](https://github.com/quic-interop/quic
 Endpoints are asked by its contract (TESTCASE, REQUESTS), so that its images play as they are. Frames are captured
 whole on both sides of the path, packets are decrypted with the secrets that endpoints write down (SSLKEYLOGFILE), and
 each check is a function over them. A failure names the first wrong packet: its number in the capture at its sender's
-side, and its time. What cannot be told without secrets is inconclusive.
+side, and its time. What cannot be told without secrets is inconclusive. An empty place of the grid was not run: stacks
+outside the default matrix run with each other, picoquic, quic-go and quiche.
 
 ```
 make interop                                                     # everyone with everyone, in virtual time
@@ -76,6 +85,19 @@ In two the client is told `zerortt`, and the server something else:
   in no connection after the first. The word is the lab's own. A server that does not know it ends with 127; quic-go,
   quinn and noq know it.
 """
+#: The columns that all tables of test cases begin with.
+_CASE_COLUMNS = ["", "case", "what it is", "TESTCASE", "checks"]
+_WEBTRANSPORT = """
+## WebTransport
+
+```
+harness run webtransport
+```
+
+The runner's seven test cases over WebTransport, with its words for endpoints. webtransport-go is our client and server
+over the library of quic-go, and chromium-webtransport a page in headless Chromium. Whoever receives files asks for
+them; the other end is told `transfer`.
+"""
 _DIFFERENCES = """
 ## How they differ from the runner's
 
@@ -92,8 +114,6 @@ The runner is quic-interop-runner at commit 1d6f655 of 2026-04-06, its simulator
 * A damaged datagram reaches the receiver here. There it has been dropped since September 2024, so that cases of damage
   are cases of loss: L1 and L2 are these. C1 and C2 are the harder ones here. A damaged datagram has no UDP checksum,
   and the byte is changed by a value that is drawn for each place and run.
-* The runner's seven WebTransport cases are not offered: no endpoint here asks its stack for WebTransport. aioquic
-  (`enable_webtransport`) and picoquic (`pico_webtransport.h`) have an interface for it.
 * Files have the same bytes on every machine, and names of their own.
 * A failure with every peer is ⊘ here, and counts as unsupported, as it does where one run of the runner has them all.
   On its site nothing is relabelled, since its pairs run by themselves. `--from` compares failures as failures.
@@ -124,9 +144,7 @@ def interop_page(
     """The page. `scenarios`, `implementations`: all; those of test cases are taken, and of the latter what is built
     here and speaks QUIC.
     """
-    by_name = {
-        scenario.name.removeprefix(FOLDER): scenario for scenario in scenarios if scenario.name.startswith(FOLDER)
-    }
+    by_name = {scenario.name: scenario for scenario in scenarios}
     matrix = matrix_of(results)
     lines = [_HEAD, *findings(_sentences(matrix, results))]
     if matrix.entries:
@@ -138,10 +156,14 @@ def interop_page(
     if failures := render_blocks([*failure_blocks(matrix), *rate_blocks(matrix)]):
         lines += ["## What failed, and why", "", failures]
     lines += ["## Test cases", ""]
-    lines += [table_row(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), table_row(["---"] * 6)]
+    lines += [table_row([*_CASE_COLUMNS, "what is chosen"]), table_row(["---"] * 6)]
     for name, abbreviation in (CASES | MEASUREMENTS).items():
-        lines.append(_case(name, abbreviation, by_name[name]))
+        scenario = by_name[FOLDER + name]
+        note = "Disabled in the runner. " if name in DISABLED else ""
+        chosen = (note + scenario.description).strip()
+        lines.append(table_row([*_case(name, abbreviation, scenario, FOLDER), chosen]))
     lines.append(_OWN.rstrip("\n"))
+    lines += [_WEBTRANSPORT, *_webtransport_table(by_name, results)]
     lines += [
         "",
         "## Checks",
@@ -166,12 +188,14 @@ def _sentences(matrix: InteropMatrix, results: Sequence[CellResult]) -> Iterator
     if not entries:
         return
     relabelled = sum(entry.relabelled for entry in entries.values())
-    unexercised = sum(entry.reason == "not_exercised" for entry in entries.values())
+    unexercised, chance = (
+        sum(entry.reason == reason for entry in entries.values()) for reason in ("not_exercised", "flaky")
+    )
     yield f"{counts['succeeded']:,} of {len(entries):,} cells (a pair in a test case) succeed."
     yield (
         f"{counts['failed']:,} fail, {relabelled:,} more fail with every peer, "
         f"{counts['unsupported'] - relabelled:,} are unsupported, and {counts['inconclusive']:,} inconclusive "
-        f"({unexercised:,} of them not exercised)."
+        f"({unexercised:,} of them not exercised, {chance:,} by chance: some seeds succeed)."
     )
     taken = {
         pair: words
@@ -220,16 +244,37 @@ def _stricter() -> Iterator[str]:
             yield table_row([f"`{check.name}`", check.title, check.upstream])
 
 
-def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
+def _webtransport_table(scenarios: Mapping[str, Scenario], results: Sequence[CellResult]) -> Iterator[str]:
+    """The test cases over WebTransport, and what came of each pair of the stored runs."""
+    yield table_row([*_CASE_COLUMNS, "results"])
+    yield table_row(["---"] * 6)
+    for name, abbreviation in WEBTRANSPORT_CASES.items():
+        full_name = WEBTRANSPORT_FOLDER + name
+        outcomes = [
+            f"{' → '.join(pair_of(result.cell))}: {_passed_text(result)}"
+            for result in results
+            if result.cell.scenario.name == full_name
+        ]
+        yield table_row(
+            [*_case(name, abbreviation, scenarios[full_name], WEBTRANSPORT_FOLDER), format_list(outcomes) or "not run"]
+        )
+
+
+def _passed_text(result: CellResult) -> str:
+    """'succeeded', or the sentence that says why not."""
+    return "succeeded" if result.verdict.status == "pass" else result.verdict.sentence
+
+
+def _case(name: str, abbreviation: str, scenario: Scenario, folder: str) -> list[str]:
+    """The cells of a test case below _CASE_COLUMNS."""
     arguments = scenario.testcase_of("client"), scenario.testcase_of("server")
     testcase = (
         f"`{arguments[0]}`" if arguments[0] == arguments[1] else f"client `{arguments[0]}`, server `{arguments[1]}`"
     )
     checks = ", ".join(f"`{check}: {str(value).lower()}`" for check, value in scenario.checks.items())
-    note = "Disabled in the runner. " if name in DISABLED else ""
     title = scenario.title.removesuffix(f" ({abbreviation})")
-    link = f"[{name}](../scenarios/{FOLDER}{name}.yaml)"
-    return table_row([abbreviation, link, title, testcase, checks, (note + scenario.description).strip()])
+    link = f"[{name}](../scenarios/{folder}{name}.yaml)"
+    return [abbreviation, link, title, testcase, checks]
 
 
 def _images(implementations: Sequence[Implementation]) -> Iterator[str]:

@@ -7,7 +7,7 @@ whole scenario files, which the page shows too, so that each is one that works.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
@@ -99,15 +99,23 @@ def _values() -> Iterator[str]:
     )
     yield ""
     yield (
-        "MB are 10⁶ bytes, MiB 2²⁰. Rates count frames with their Ethernet header. What `vary` and `--vary` may name: "
-        f"`client.X`, `server.X`, or `X` alone for both, X being one of {', '.join(sorted(PARAMETERS))}; "
-        f"`path.DIRECTION.PROPERTY`, of {', '.join(DIRECTIONS)} and {', '.join(PROPERTIES)}, or of one of several "
-        "paths `paths.NAME.DIRECTION.PROPERTY`. A property may be a key of one (`path.forward.queue.target`, "
-        "`path.forward.jitter.deviation`, `path.forward.reorder.share`). `draw` may name those that are one number "
-        "with a unit. Of one flow: `flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`. "
-        "What computing costs: `client.cpu.X`, `server.cpu.X`, or `cpu.X` for both, X being one of "
-        f"{', '.join(CPU_COSTS)}."
+        "MB are 10⁶ bytes, MiB 2²⁰. Rates count frames with their Ethernet header. `vary` and `--vary` may name:\n\n"
+        "* a parameter of endpoints: `client.X`, `server.X`, or `X` alone for both. The parameters are "
+        f"{_words(sorted(PARAMETERS))}.\n"
+        "* a property of the path: `path.DIRECTION.PROPERTY`, or `paths.NAME.DIRECTION.PROPERTY` of one of several. "
+        f"The directions are {_words(DIRECTIONS)}; the properties {_words(PROPERTIES)}.\n"
+        "* a key of a property: `path.forward.queue.target`, `path.forward.jitter.deviation`, "
+        "`path.forward.reorder.share`.\n"
+        "* a key of one flow: `flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`.\n"
+        "* a cost of computing: `client.cpu.X`, `server.cpu.X`, or `cpu.X` for both. The costs are "
+        f"{_words(CPU_COSTS)}.\n\n"
+        "`draw` may name those that are one number with a unit."
     )
+
+
+def _words(names: Iterable[str]) -> str:
+    """'`a`, `b`'."""
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:

@@ -13,6 +13,7 @@ from harness.capture.quic.frames import ACK_ECN
 from harness.capture.quic.invariants import VERSION_2, Form, read_varint
 from harness.formatting import format_count
 from harness.scenario.parameters import ROLES, Role, peer_role
+from harness.scenario.schema import NEGOTIATED_PROTOCOL
 
 # --- The downloaded files.
 
@@ -34,6 +35,25 @@ def files(evidence: Evidence, expected: bool) -> CheckResult:
     if not evidence.transfers:
         return Failed("there was no transfer")
     return Passed(f"{sum(transfer.size for transfer in evidence.transfers)} B, whole")
+
+
+@check(
+    "application_protocol",
+    takes="true",
+    title="Both ends of a WebTransport session name the client's first application protocol that the server has, too.",
+    source="the interop runner's contract, draft-ietf-webtrans-http3-14 §3.3",
+    exercised_by="a WebTransport session",
+    needs_keys=False,
+)
+def application_protocol(evidence: Evidence, expected: bool) -> CheckResult:
+    """From what the endpoints wrote down, as in the interop runner."""
+    for role in ROLES:
+        name = evidence.negotiated.get(role)
+        if name is None:
+            return Failed(f"the {role} wrote no application protocol down")
+        if name != NEGOTIATED_PROTOCOL:
+            return Failed(f"the {role} has '{name}', and not {NEGOTIATED_PROTOCOL}")
+    return Passed(f"both have {NEGOTIATED_PROTOCOL}")
 
 
 # --- Connection establishment: the number of handshakes, the version, and Retry.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import ip_address
 
@@ -16,6 +16,8 @@ from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
 from harness.scenario.parameters import ROLES, Role
 
+#: The file of an endpoint's logs that says which application protocol a WebTransport session has.
+NEGOTIATED = "negotiated_protocol.txt"
 #: Side of a capture → the endpoint at that side, whose packets are captured there first.
 NEAR_ENDPOINT: dict[str, Role] = {"left": "client", "right": "server"}
 
@@ -36,6 +38,8 @@ class Evidence:
     """The downloads, as the engine saw them."""
     detail: str = ""
     """What the engine says of the run's end."""
+    negotiated: Mapping[Role, str] = field(default_factory=dict)
+    """Role → the application protocol of its WebTransport session, as far as it wrote one down."""
 
     def packets_of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
         """The packets of a sender that have one of these forms."""
@@ -77,6 +81,11 @@ def read_evidence(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
         sent=before_timeout(evidence.sent, timeout_ns),
         transfers=run.transfers,
         detail=run.outcome.detail or "",
+        negotiated={
+            role: path.read_text(errors="replace").strip()
+            for role in ROLES
+            if (path := artefacts.path(f"{source_files.endpoint_path(0, role)}/{NEGOTIATED}")) is not None
+        },
     )
 
 

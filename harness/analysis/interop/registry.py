@@ -138,6 +138,17 @@ CASES: Final[dict[str, str]] = {
     "connectionmigration": "CM",
     "versionnegotiation": "V",
 }
+#: The folder of the scenarios of its test cases over WebTransport, and those by name.
+WEBTRANSPORT_FOLDER: Final = "webtransport/"
+WEBTRANSPORT_CASES: Final[dict[str, str]] = {
+    "handshake": "H",
+    "transfer-unidirectional-receive": "UR",
+    "transfer-unidirectional-send": "US",
+    "transfer-bidirectional-receive": "BR",
+    "transfer-bidirectional-send": "BS",
+    "transfer-datagram-receive": "DR",
+    "transfer-datagram-send": "DS",
+}
 MEASUREMENTS: Final[dict[str, str]] = {"goodput": "G", "crosstraffic": "C"}
 #: The checks of a client that changes its path.
 PATH_CHECKS: Final = frozenset({"rebound", "migrated"})

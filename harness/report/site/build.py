@@ -34,7 +34,7 @@ from harness.report.site.cell import CELL, Qlog, cell_address, cell_page, read_o
 from harness.report.site.changes import CHANGE_MEANING, ChangesPage, changes_page
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.interop import interop_page
-from harness.report.site.overview import MEANING, heading_spans, implementation_names, overview
+from harness.report.site.overview import LINKS, MEANING, heading_spans, implementation_names, overview
 from harness.report.site.releases import release_sections
 from harness.report.site.study import study_pages
 from harness.report.trend import Night, ScenarioTrend, factor_text, trends
@@ -175,6 +175,7 @@ def _files(
             "participants": participants,
             "symbols": SYMBOLS,
             "meaning": MEANING,
+            "links": LINKS,
             "mark": _MARK,
             "policy": POLICY,
         }

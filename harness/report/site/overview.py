@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, pair_of
 from harness.evaluation.staleness import outdated_note
-from harness.outcome import Cell
+from harness.outcome import ENGINES, Cell, EngineName
 from harness.report.column_selection import columns
 from harness.report.parameters import requested_parameters
 from harness.report.results import SYMBOLS, effort_summary, group_by_scenario, reference_lines
@@ -126,6 +126,47 @@ MEANING = {
 }
 
 
+#: The links that people have, as the table at the top of the page names them.
+LINKS = ("GEO satellite", "low orbit", "4G", "Wi-Fi", "cable")
+#: What people do on them → the scenario of each of these links.
+ACTIVITIES = {
+    "download": ("satellite/medium", *(f"access/download-{name}" for name in ("leo", "lte", "wifi", "docsis"))),
+    "upload": ("upload/geo", *(f"access/upload-{name}" for name in ("leo", "lte", "wifi", "docsis"))),
+    "page load": tuple(f"web/{name}" for name in ("geo", "low-orbit", "lte", "wifi", "docsis")),
+}
+#: What else is asked of stacks → the scenario that answers it.
+QUESTIONS = {
+    "beside TCP": "dumbbell/beside-tcp",
+    "beside each other": "dumbbell/fairness",
+    "beside a call": "media/call",
+    "after a move": "handover/migrate",
+}
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """The fastest cell of a scenario, for whoever looks for a stack for a link."""
+
+    anchor: str
+    """Of the scenario's heat map."""
+    names: str
+    """Its implementations."""
+    figure: str
+    """Its time with the unit."""
+    count: int
+    """Cells that were compared."""
+
+
+@dataclass(frozen=True)
+class Guide:
+    """The way in: for each activity the fastest stack on each link, and where other questions are answered."""
+
+    rows: dict[str, tuple[Fastest | None, ...]]
+    """Activity → as many as there are links; None where nothing was measured."""
+    anchors: dict[str, str]
+    """Question → the heat map that answers it."""
+
+
 @dataclass(frozen=True)
 class TargetTime:
     """A line of reference values that a table's figures are compared with."""
@@ -142,7 +183,7 @@ class Section:
     anchor: str
     name: str
     title: str
-    engine: str
+    engine: EngineName
     figure: str
     """The figure in the cells, with its unit."""
     matrix: CellMatrix
@@ -158,6 +199,7 @@ class Section:
 class Overview:
     """The page."""
 
+    guide: Guide
     sections: tuple[Section, ...]
     tiles: tuple[Tile, ...]
     """Of all sections, in their order."""
@@ -207,6 +249,7 @@ def overview(results: Sequence[CellResult]) -> Overview:
             for name, value in sorted(result.cell.parameters.items()):
                 values.setdefault(name, {})[str(value)] = None
     return Overview(
+        _guide(sections),
         sections,
         tiles,
         {status: counts[status] for status in SYMBOLS if counts[status]},
@@ -220,6 +263,35 @@ def overview(results: Sequence[CellResult]) -> Overview:
         effort_text,
         dict(Counter(elsewhere.values())),
     )
+
+
+def _guide(sections: Sequence[Section]) -> Guide:
+    """The way in; runs in virtual time come first where a scenario has both."""
+    by_name: dict[str, Section] = {}
+    for section in sections:
+        if section.name not in by_name or ENGINES[section.engine].virtual_time:
+            by_name[section.name] = section
+    rows = {
+        activity: tuple(_fastest(by_name[name]) if name in by_name else None for name in names)
+        for activity, names in ACTIVITIES.items()
+    }
+    return Guide(
+        {activity: row for activity, row in rows.items() if any(row)},
+        {question: by_name[name].anchor for question, name in QUESTIONS.items() if name in by_name},
+    )
+
+
+def _fastest(section: Section) -> Fastest | None:
+    """The fastest cell without parameters of its own; None where no cell has a time."""
+    timed = [
+        (tile.value, pair_of(tile.result.cell), tile.figure)
+        for tile in section.tiles.values()
+        if tile.value is not None and not tile.result.cell.parameters
+    ]
+    if not timed or not section.figure.endswith(" s"):
+        return None
+    _, pair, figure = min(timed)
+    return Fastest(section.anchor, " → ".join(dict.fromkeys(pair)), f"{figure} s", len(timed))
 
 
 def _build_section(cells: Sequence[CellResult]) -> Section:

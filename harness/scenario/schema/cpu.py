@@ -1,4 +1,4 @@
-"""What computing costs an endpoint in virtual time, where it is free otherwise."""
+"""The cost of computing at an endpoint in virtual time, where it is free otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAXIMUM_COSTS = {"per_call": Cost.parse("1 s"), "per_datagram": Cost.parse("1 s"
 
 
 class Cpu(Part):
-    """What computing costs an endpoint, charged by the lab kernel at the end of each system call."""
+    """The cost of computing at an endpoint, charged by the lab kernel at the end of each system call."""
 
     per_call: Cost = Cost(0)
     """Of a system call."""

@@ -157,6 +157,8 @@ class Flow(Part):
     """Instead of a download, the segments of a video, one after the other."""
     datagrams: Datagrams | None = None
     """Instead of a download, datagrams at equal times (RFC 9221)."""
+    session: bool = False
+    """Instead of a download, a WebTransport session that transfers nothing."""
     start: Duration = Duration(0)
     """When the client starts, counted from the moment the path is up."""
     stop: Duration | None = None
@@ -226,7 +228,7 @@ class Flow(Part):
         if self.upload is not None and (self.download is not None or self.direction != "to_client"):
             taken = "download" if self.download is not None else "direction"
             raise UnfitError(f"upload is a size and a direction: {taken} says it once more", f"leave out {taken}")
-        if not (self.groups or self.datagrams) and (self.amount is None) == (self.stop is None):
+        if not (self.groups or self.datagrams or self.session) and (self.amount is None) == (self.stop is None):
             raise UnfitError(
                 "give exactly one of download, upload (sizes) and stop (a time)",
                 "write download: 10 MB, upload: 10 MB, or stop: 30 s",
@@ -282,7 +284,7 @@ class Flow(Part):
             raise UnfitError(
                 "several connections of a client stay where they are, and download", "leave out connections"
             )
-        given = [name for name in ("files", *_SCHEDULES, "datagrams") if getattr(self, name)]
+        given = [name for name in ("files", *_SCHEDULES, "datagrams", "session") if getattr(self, name)]
         if not given:
             return self
         (name, *further) = given
@@ -297,8 +299,8 @@ class Flow(Part):
         if self.repeat_after is not None:
             raise UnfitError("several files are not downloaded again", "leave out repeat_after")
         if self.sender == "client" and name != "files":
-            what = "are the server's" if self.datagrams else "asks the server for files"
-            raise UnfitError(f"{name} {what}", "leave out direction")
+            others = {"datagrams": "are the server's", "session": "transfers nothing"}
+            raise UnfitError(f"{name} {others.get(name, 'asks the server for files')}", "leave out direction")
         count = sum(group.count for group in self.files)
         if self.connections > max(1, count):
             raise UnfitError(
@@ -410,11 +412,32 @@ TestcaseName = Literal[
     "connectionmigration",
     "versionnegotiation",
 ]
-#: Test cases that only one role gets; the other one gets `transfer`.
-ONE_SIDED: Final[dict[str, Role]] = {"keyupdate": "client", "connectionmigration": "server"}
 TESTCASES: Final[tuple[TestcaseName, ...]] = get_args(TestcaseName)
+#: Test cases over WebTransport, beside `handshake`: how files go, and whether the client receives or sends them.
+WebTransportTestcaseName = Literal[
+    "transfer-unidirectional-receive",
+    "transfer-unidirectional-send",
+    "transfer-bidirectional-receive",
+    "transfer-bidirectional-send",
+    "transfer-datagram-receive",
+    "transfer-datagram-send",
+]
+WEBTRANSPORT_TESTCASES: Final[tuple[WebTransportTestcaseName, ...]] = get_args(WebTransportTestcaseName)
+#: Test cases that only one role gets; the other one gets `transfer`. Over WebTransport whoever receives asks for files.
+ONE_SIDED: Final[dict[str, Role]] = {
+    "keyupdate": "client",
+    "connectionmigration": "server",
+    **{name: "server" if name.endswith("-send") else "client" for name in WEBTRANSPORT_TESTCASES},
+}
+#: Role → the application protocols that it offers for a WebTransport session, the preferred one first.
+SESSION_PROTOCOLS: Final[dict[Role, tuple[str, ...]]] = {
+    "client": ("lab-a", "lab-b", "lab-c", "lab-d", "lab-e"),
+    "server": ("lab-v", "lab-d", "lab-x", "lab-b", "lab-z"),
+}
+#: The client's first that the server has, too.
+NEGOTIATED_PROTOCOL: Final = next(name for name in SESSION_PROTOCOLS["client"] if name in SESSION_PROTOCOLS["server"])
 #: The lab's own, which servers alone get. An image that does not know the word ends with 127.
-ServerTestcaseName = TestcaseName | Literal["zerortt-rejected"]
+ServerTestcaseName = TestcaseName | WebTransportTestcaseName | Literal["zerortt-rejected"]
 
 
 class Refusal(Part):

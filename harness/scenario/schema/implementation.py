@@ -67,10 +67,10 @@ class Container(Part):
 # --- implementation
 
 
-Protocol = Literal["h3", "hq-interop", "h2", "tcp", "udp"]
-#: Protocols over QUIC, and all protocols for downloads: h2 is HTTP/2 over TLS and TCP.
+Protocol = Literal["h3", "hq-interop", "webtransport", "h2", "tcp", "udp"]
+#: Protocols for downloads over QUIC, and all that transfer files: h2 is HTTP/2 over TLS and TCP.
 _OVER_QUIC = frozenset({"h3", "hq-interop"})
-_OF_FILES = _OVER_QUIC | {"h2"}
+_OF_FILES = _OVER_QUIC | {"h2", "webtransport"}
 #: Symbols of Vega (vega.github.io/vega/docs/marks/symbol) that are easy to distinguish.
 Marker = Literal[
     "circle",
@@ -131,7 +131,8 @@ class Implementation(Part):
     roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
     """Roles it can play."""
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")
-    """Application protocols: h3 and hq-interop over QUIC, h2 over TCP; tcp and udp of a generator of traffic."""
+    """Application protocols: h3, hq-interop and webtransport (in test cases of its own) over QUIC, h2 over TCP; tcp and
+    udp of a generator of traffic."""
     uploads: tuple[Literal["h3", "hq-interop"], ...] = ()
     """Protocols over which its client sends files, and its server keeps them, where DIRECTION asks for that."""
     schedules: tuple[Literal["h3", "hq-interop", "h2"], ...] = ()

@@ -320,7 +320,7 @@ class StepMarker(Limited):
 
 
 class Remark(Part):
-    """What a policer does with packets instead of dropping them."""
+    """The treatment of packets beyond the rate of a policer, instead of dropping them."""
 
     dscp: Annotated[int, Field(strict=True, ge=0, le=63)]
     """Their new Differentiated Services codepoint (RFC 2474 §3); 8 is CS1."""

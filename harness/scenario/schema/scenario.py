@@ -12,7 +12,15 @@ from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME_OR_RELEASE, PATH_NAME, SCENARIO_NAME, Part
 from harness.scenario.schema.cpu import Cpu
-from harness.scenario.schema.flow import MAXIMUM_FLOWS, ONE_SIDED, Flow, ServerTestcaseName, TestcaseName
+from harness.scenario.schema.flow import (
+    MAXIMUM_FLOWS,
+    ONE_SIDED,
+    WEBTRANSPORT_TESTCASES,
+    Flow,
+    ServerTestcaseName,
+    TestcaseName,
+    WebTransportTestcaseName,
+)
 from harness.scenario.schema.objective import Objective
 from harness.scenario.schema.path import Path
 from harness.scenario.schema.segments import AnyPath, Proxy, Segment, boundaries, end_to_end
@@ -42,7 +50,7 @@ Range = tuple[WrittenNumber, WrittenNumber]
 
 
 class Scenario(Part):
-    """What to emulate, what to do, what to demand."""
+    """A case: the path to emulate, the transfers to make, the demands on them."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     """Version of this format."""
@@ -65,9 +73,10 @@ class Scenario(Part):
     """Who the clients are where the command line names nobody; everybody by default."""
     servers: tuple[Annotated[str, Field(pattern=NAME_OR_RELEASE)], ...] = ()
     """Who the servers are where the command line names nobody; everybody by default."""
-    protocol: Literal["auto", "h3", "hq-interop", "h2"] = "auto"
-    """Application protocol; auto takes the first of h3, hq-interop and h2 (over TCP) that both ends speak."""
-    testcase: TestcaseName | None = None
+    protocol: Literal["auto", "h3", "hq-interop", "h2", "webtransport"] = "auto"
+    """Application protocol; auto takes the first of h3, hq-interop and h2 (over TCP) that both ends speak. webtransport
+    has test cases of its own."""
+    testcase: TestcaseName | WebTransportTestcaseName | None = None
     """What the endpoints are asked to do, as TESTCASE of the interop runner's contract; it decides the application
     protocol. By default a transfer over what both speak."""
     server_testcase: ServerTestcaseName | None = None
@@ -176,7 +185,7 @@ class Scenario(Part):
 
     @model_validator(mode="after")
     def _asked(self) -> Self:
-        if self.testcase is not None and self.protocol != "auto":
+        if self.testcase is not None and self.protocol not in ("auto", "webtransport"):
             raise UnfitError("a testcase decides the protocol", "leave out protocol")
         if self.server_testcase is not None and (
             self.testcase is None or (self.testcase == "http3") != (self.server_testcase == "http3")
@@ -192,6 +201,27 @@ class Scenario(Part):
         )
         if corrupting and self.ip_version != 4:
             raise UnfitError("datagrams without a checksum are of IPv4: corrupt needs it", "leave out ip_version")
+        return self
+
+    @model_validator(mode="after")
+    def _over_webtransport(self) -> Self:
+        if self.protocol != "webtransport":
+            if self.testcase in WEBTRANSPORT_TESTCASES or any(flow.session for flow in self.flows):
+                what = "a session" if self.testcase not in WEBTRANSPORT_TESTCASES else self.testcase
+                raise UnfitError(f"{what} is of WebTransport", "write protocol: webtransport")
+            return self
+        if self.testcase != "handshake" and self.testcase not in WEBTRANSPORT_TESTCASES:
+            names = ", ".join(("handshake", *WEBTRANSPORT_TESTCASES))
+            raise UnfitError("WebTransport has test cases of its own", f"write testcase: with one of {names}")
+        for number, flow in enumerate(self.flows):
+            if self.testcase == "handshake":
+                fits, hint = flow.session, "write session: true, and nothing else"
+            else:
+                sends = ONE_SIDED[self.testcase] == "server"
+                fits = bool(flow.files) and (flow.sender == "client") == sends
+                hint = f"write files:{', and direction: to_server' if sends else ''}"
+            if not fits or flow.kind != "quic":
+                raise UnfitError(f"flow {number} is not what {self.testcase} over WebTransport transfers", hint)
         return self
 
     def testcase_of(self, role: Role) -> ServerTestcaseName | None:

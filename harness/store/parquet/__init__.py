@@ -5,7 +5,6 @@ It holds what a folder of runs does, except their artefacts. It is read like one
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cached_property
@@ -16,6 +15,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from harness.engine.images.contents import Contents, is_digest
+from harness.engine.process_owner import lives, owner
 from harness.errors import ResultError
 from harness.formatting import format_value
 from harness.outcome import Cell, MeasuredRun, Run
@@ -356,6 +356,7 @@ def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[C
     """Write a store in columns, in place of an existing one. OSError.
 
     All files are written beside the old ones first, and then renamed in a row. The same runs give the same bytes.
+    Unfinished files of a process that was killed are removed.
     """
     root.mkdir(parents=True, exist_ok=True)
     root = root.resolve()
@@ -371,7 +372,10 @@ def write_columns(root: Path, entries: Iterable[StoredRun], contents: Iterable[C
     frames = dict(rows.frames())
     frames["images"] = images_frame(contents)
     frames["series"] = pl.concat(series) if series else pl.DataFrame(schema=TABLES["series"])
-    unfinished = {name: root / f".{name}.{os.getpid()}" for name in frames}
+    unfinished = {name: root / f".{name}.{owner()}" for name in frames}
+    for file in (file for name in frames for file in root.glob(f".{name}.*")):
+        if not lives(file.name.rpartition(".")[2]):
+            file.unlink(missing_ok=True)
     try:
         for name, frame in frames.items():
             write_frame(frame, unfinished[name], compression_level=19, statistics=False)
