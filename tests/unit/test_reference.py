@@ -233,7 +233,9 @@ def test_what_was_finished_is_published_after_an_early_end(
     monkeypatch.setattr(reference._app, "run_cells", interrupted)
     with pytest.raises(type(end)):
         reference.work(share, Options(), lambda event: None)
-    published = reference.publish([], lambda results: set(), last=True)
+    announced: list[int] = []
+    published = reference.publish([], lambda results: set(), announced.append, last=True)
+    assert announced == [1]
     assert published is not None and published.runs == 1
     assert len(_shares(Reference(reference._app, reference.root))[0].missing_runs) == len(share.missing_runs) - 1
 

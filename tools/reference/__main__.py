@@ -114,9 +114,9 @@ def run_campaign(
                     console().print(f"{share.name}: {error}", soft_wrap=True, markup=False)
                     failures.append(error)
                 else:
-                    _print_published(campaign.publish(results, behind_figures, last=False))
+                    _print_published(campaign.publish(results, behind_figures, _print_publishing, last=False))
         finally:
-            _print_published(campaign.publish([], behind_figures, last=True))
+            _print_published(campaign.publish([], behind_figures, _print_publishing, last=True))
         if tidy:
             unasked = campaign.unrequested(progress)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
@@ -128,6 +128,12 @@ def run_campaign(
         message = f"{len(failures)} of {len(todo)} requests ended early, the first because: {failures[0]}"
         raise EngineError(message, "the same command goes on with them")
     console().print("the pages follow with 'make generate', figures with 'python -m tools.reference figures'")
+
+
+def _print_publishing(runs: int) -> None:
+    from harness.formatting import format_count
+
+    console().print(f"publishing {format_count(runs, 'run')}, which takes minutes: do not interrupt it")
 
 
 def _print_published(published: PublishedRuns | None) -> None:

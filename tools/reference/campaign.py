@@ -330,19 +330,26 @@ class Reference:
         ]
 
     def publish(
-        self, results: Iterable[CellResult], with_series: Callable[[Sequence[CellResult]], Set[str]], *, last: bool
+        self,
+        results: Iterable[CellResult],
+        with_series: Callable[[Sequence[CellResult]], Set[str]],
+        announce: Callable[[int], None],
+        *,
+        last: bool,
     ) -> PublishedRuns | None:
         """Take results over into the reference, a few requests at a time. EngineError if the disk refuses; ResultError.
 
         The reference is rewritten as a whole, which takes minutes: results wait until there are many, or for a while.
         Nothing is lost meanwhile, for the store has them. None as long as they wait. `with_series`: the names of the
-        runs whose series are kept; `last`: nothing is to wait.
+        runs whose series are kept; `announce`: called with the number of runs before the reference is rewritten;
+        `last`: nothing is to wait.
         """
         self._unpublished += results
         runs = sum(len(result.runs) for result in self._unpublished)
         waited = time.monotonic() - self._published_at
         if not runs or not (last or runs >= _PUBLISHED_RUNS or waited >= _PUBLISHED_SECONDS):
             return None
+        announce(runs)
         drawn = with_series(self._unpublished)
         published = publish_runs(self.root, self._unpublished, self._app.stored_runs, lambda run: run.name in drawn)
         self._unpublished, self._published_at = [], time.monotonic()
