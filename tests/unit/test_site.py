@@ -26,6 +26,7 @@ from harness.report.site.cell import MOST, cell_page, read_opening
 from harness.report.site.implementation import implementation_page, implementations
 from harness.report.site.overview import (
     ACTIVITIES,
+    ITSELF,
     LINKS,
     QUESTIONS,
     Fastest,
@@ -119,6 +120,14 @@ def test_pairs_without_parameters_go_down_and_across() -> None:
     assert (cell_matrix.down, cell_matrix.across) == (("client",), ("server",))
     assert cell_matrix.rows == (("a",), ("b",)) and cell_matrix.columns == (("x",), ("y",))
     assert cell_matrix.cells[("b",), ("x",)][0].cell.server.name == "x"
+
+
+def test_implementations_with_themselves_alone_are_a_column_and_no_diagonal() -> None:
+    """A history of 60 releases had 3,600 places, 60 of them with a cell."""
+    cell_matrix = build_matrix([_result(name, name) for name in ("b", "c", "a")])
+    assert (cell_matrix.down, cell_matrix.across) == ((ITSELF,), ())
+    assert cell_matrix.rows == (("a",), ("b",), ("c",)) and cell_matrix.columns == ((),)
+    assert cell_matrix.cells[("b",), ()][0].cell.server.name == "b"
 
 
 def test_what_is_asked_for_goes_across_beside_pairs() -> None:

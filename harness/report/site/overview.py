@@ -21,8 +21,8 @@ from harness.scenario.parameters import ROLES, Role
 # --- The cells of one table as a matrix: the dimensions in which they differ, assigned to rows and columns.
 
 
-#: The value of a parameter in a cell that does not set it.
-NOT_SET = "–"
+#: The dimension of implementations each of which runs with itself alone: clients by servers would be a diagonal.
+ITSELF = "client and server"
 
 Place = tuple[str, ...]
 """A value for each dimension of one side."""
@@ -49,8 +49,9 @@ def build_matrix(results: Sequence[CellResult]) -> CellMatrix:
     parameters = requested_parameters([result.cell for result in results])
     dimensions: dict[str, list[str]] = {}
     if results[0].cell.scenario.open_roles:
-        dimensions["client"] = [result.cell.client.name for result in results]
-        dimensions["server"] = [result.cell.server.name for result in results]
+        clients, servers = ([result.cell.implementation(role).name for result in results] for role in ROLES)
+        each_with_itself = clients == servers and len(set(clients)) > 1
+        dimensions |= {ITSELF: clients} if each_with_itself else {"client": clients, "server": servers}
     values = [parameters.cells(result.cell) for result in results]
     for index, name in enumerate(parameters.varied):
         dimensions[name] = [value[index] for value in values]
@@ -70,7 +71,7 @@ def build_matrix(results: Sequence[CellResult]) -> CellMatrix:
 
 def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(dimensions of the rows, dimensions of the columns)."""
-    pair = [name for name in ("client", "server") if name in dimensions]
+    pair = [name for name in ("client", "server", ITSELF) if name in dimensions]
     remaining = [name for name in dimensions if name not in pair]
     if not remaining:
         return tuple(pair[:1]), tuple(pair[1:])
@@ -94,7 +95,7 @@ def _sort_places(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, 
     for index, name in enumerate(names):
         values = list(dict.fromkeys(place[index] for place in places))
         orders.append(
-            {value: at for at, value in enumerate(sorted(values) if name in ("client", "server") else values)}
+            {value: at for at, value in enumerate(sorted(values) if name in ("client", "server", ITSELF) else values)}
         )
     unique = dict.fromkeys(places)
     return tuple(sorted(unique, key=lambda place: [order[value] for order, value in zip(orders, place, strict=True)]))
