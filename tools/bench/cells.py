@@ -78,6 +78,12 @@ def cells_per_hour(
     return 3600 * len(items) / (time.monotonic() - begun)
 
 
+def mixed_cells(session: Session) -> list[Cell]:
+    """Cells of 10 MB in virtual time, of each stack of `MIXED` with each; their images are made."""
+    path = scenario("mixed", *RATES)
+    return [session.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
+
+
 class WholeCells(Session):
     """Whole cells, from the first file that is written for them to the last."""
 
@@ -117,8 +123,7 @@ class WholeCells(Session):
 
     def _hourly(self) -> None:
         """Cells of 10 MB an hour on two cores: three stacks with each other."""
-        path = scenario("hourly", *RATES)
-        cells = [self.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
+        cells = mixed_cells(self)
         jobs = min(2, len(self._cores))
         engine = self._engine(jobs)
         aims: dict[Evidence, str] = {"full": "≥ 8000; before: 5590", "figures": "≥ 10000"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import zlib
-from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +18,7 @@ from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell
 from harness.scenario.schema import Flow
 from harness.units import Size
-from tools.bench.cells import MIXED, cells_per_hour
+from tools.bench.cells import cells_per_hour, mixed_cells
 from tools.bench.kernels import SideBySide, kernel_of, side_by_side
 from tools.bench.session import Line, Session, line, scenario
 from tools.bench.virtual import DELAY, RATES, SIZE
@@ -178,8 +177,7 @@ class Entries(Session):
 
     def _cells_per_hour(self) -> None:
         """Cells of 10 MB, every stack with every other, as many at a time as there are cores (two at most)."""
-        path = scenario("mixed", *RATES)
-        cells = [self.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
+        cells = mixed_cells(self)
         rates: tuple[list[float], list[float]] = ([], [])
         cores = self._cores[:2]
         for turn in range(TURNS):

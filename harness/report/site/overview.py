@@ -23,6 +23,8 @@ from harness.scenario.parameters import ROLES, Role
 
 #: The dimension of implementations each of which runs with itself alone: clients by servers would be a diagonal.
 ITSELF = "client and server"
+#: The dimensions whose values are names of implementations.
+_OF_IMPLEMENTATIONS = (*ROLES, ITSELF)
 
 Place = tuple[str, ...]
 """A value for each dimension of one side."""
@@ -51,7 +53,7 @@ def build_matrix(results: Sequence[CellResult]) -> CellMatrix:
     if results[0].cell.scenario.open_roles:
         clients, servers = ([result.cell.implementation(role).name for result in results] for role in ROLES)
         each_with_itself = clients == servers and len(set(clients)) > 1
-        dimensions |= {ITSELF: clients} if each_with_itself else {"client": clients, "server": servers}
+        dimensions |= {ITSELF: clients} if each_with_itself else dict(zip(ROLES, (clients, servers), strict=True))
     values = [parameters.cells(result.cell) for result in results]
     for index, name in enumerate(parameters.varied):
         dimensions[name] = [value[index] for value in values]
@@ -71,7 +73,7 @@ def build_matrix(results: Sequence[CellResult]) -> CellMatrix:
 
 def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(dimensions of the rows, dimensions of the columns)."""
-    pair = [name for name in ("client", "server", ITSELF) if name in dimensions]
+    pair = [name for name in _OF_IMPLEMENTATIONS if name in dimensions]
     remaining = [name for name in dimensions if name not in pair]
     if not remaining:
         return tuple(pair[:1]), tuple(pair[1:])
@@ -94,9 +96,7 @@ def _sort_places(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, 
     orders = []
     for index, name in enumerate(names):
         values = list(dict.fromkeys(place[index] for place in places))
-        orders.append(
-            {value: at for at, value in enumerate(sorted(values) if name in ("client", "server", ITSELF) else values)}
-        )
+        orders.append({value: at for at, value in enumerate(sorted(values) if name in _OF_IMPLEMENTATIONS else values)})
     unique = dict.fromkeys(places)
     return tuple(sorted(unique, key=lambda place: [order[value] for order, value in zip(orders, place, strict=True)]))
 
