@@ -184,8 +184,9 @@ def history(asking: HistoryArguments) -> None:
     require_place(scenarios, asking.name, asking.role)
     require_roles(implementation, asking)
     results = run_releases(app, asking, releases)
+    peer = asking.client or asking.server
     histories = [
-        scenario_history(asking.name, scenario, releases, results, asking.role, _build_problems(app))
+        scenario_history(asking.name, scenario, releases, results, asking.role, _build_problems(app), peer)
         for scenario in scenarios
     ]
     if asking.figures is not None:

@@ -13,7 +13,7 @@ from harness.evaluation.ranking import headline_metrics
 from harness.outcome import Better, State
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import Role
-from harness.scenario.schema import Release, Scenario
+from harness.scenario.schema import Implementation, Release, Scenario
 
 #: A change of a figure from this share on is named.
 NAMED_SHARE = 0.005
@@ -64,6 +64,20 @@ class ScenarioHistory:
 
     scenario: Scenario
     results: tuple[ReleaseResult, ...]
+    peer: str = ""
+    """The implementation at the other end; empty where a release is both ends."""
+    role: Role = "server"
+    """The end at which the releases are."""
+
+    @property
+    def title(self) -> str:
+        """The scenario, and who is at the other end, for people."""
+        return f"{self.scenario.name}{self.beside}"
+
+    @property
+    def beside(self) -> str:
+        """Who is at the other end, for people; empty where a release is both ends."""
+        return self.peer and f", with {self.peer} as the {'client' if self.role == 'server' else 'server'}"
 
     @property
     def has_runs(self) -> bool:
@@ -96,10 +110,12 @@ def scenario_history(
     results: Iterable[CellResult],
     role: Role = "server",
     explain: Callable[[str], str] = lambda name: "was not run",
+    peer: str = "",
 ) -> ScenarioHistory:
     """The releases of an implementation in a scenario, each with its cell among `results`.
 
     `role`: the one that tells the cells of releases apart. `explain`: from NAME@VERSION to why it has no runs.
+    `peer`: the implementation at the other end; empty where each release is both.
     """
     cells = {
         result.cell.implementation(role).name: result
@@ -113,28 +129,40 @@ def scenario_history(
         by_release.append(
             ReleaseResult(release_name, release, result, "" if result is not None else explain(release_name))
         )
-    return ScenarioHistory(scenario, tuple(by_release))
+    return ScenarioHistory(scenario, tuple(by_release), peer, role)
 
 
 def stored_histories(
     results: Iterable[CellResult], releases_of: Callable[[str], Sequence[Release]]
 ) -> dict[str, list[ScenarioHistory]]:
-    """The histories that stored cells make up: name of an implementation → its releases with themselves, by scenario.
+    """The histories that stored cells make up: name of an implementation → its histories.
 
-    Cells with parameters of their own make up none. `releases_of`: from an implementation's name to its releases.
+    Those of releases with themselves come first, then those with each peer, by scenario. Cells with parameters of
+    their own make up none. `releases_of`: from an implementation's name to its releases.
     """
-    cells = defaultdict[str, dict[str, list[CellResult]]](lambda: defaultdict(list))
+    cells = defaultdict[str, dict[tuple[str, Role, str], list[CellResult]]](lambda: defaultdict(list))
     for result in results:
         cell = result.cell
-        if cell.server.release and cell.client.name == cell.server.name and not cell.parameters and result.runs:
-            cells[cell.server.base_name][cell.scenario.name].append(result)
+        if cell.parameters or not result.runs or (ends := _ends(cell.client, cell.server)) is None:
+            continue
+        name, peer, role = ends
+        cells[name][peer, role, cell.scenario.name].append(result)
     return {
         name: [
-            scenario_history(name, group[0].cell.scenario, releases_of(name), group)
-            for _, group in sorted(by_scenario.items())
+            scenario_history(name, group[0].cell.scenario, releases_of(name), group, role, peer=peer)
+            for (peer, role, _), group in sorted(by_scenario.items())
         ]
         for name, by_scenario in sorted(cells.items())
     }
+
+
+def _ends(client: Implementation, server: Implementation) -> tuple[str, str, Role] | None:
+    """Whose release plays, with which peer, in which role; None without a release, or with two."""
+    if server.release and client.name == server.name:
+        return server.base_name, "", "server"
+    if server.release and not client.release:
+        return server.base_name, client.name, "server"
+    return (client.base_name, server.name, "client") if client.release and not server.release else None
 
 
 def has_release(result: CellResult) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,26 +31,33 @@ def history_document(name: str, histories: Sequence[ScenarioHistory]) -> Documen
 
 
 def history_blocks(histories: Sequence[ScenarioHistory]) -> list[Block]:
-    """A table for each scenario, and one grid for all test cases of the interop runner."""
+    """A table for each scenario, and a grid with each peer for all test cases of the interop runner."""
     blocks = list[Block]()
+    testcases = defaultdict[str, list[ScenarioHistory]](list)
     for history in histories:
         if case_of(history.scenario.name) is None:
             blocks += [_table(history), *_objectives(history)]
-    testcases = [history for history in histories if case_of(history.scenario.name) is not None]
-    return [*blocks, *_testcase_grid(testcases)] if testcases else blocks
+        else:
+            testcases[history.beside].append(history)
+    return [*blocks, *itertools.chain.from_iterable(map(_testcase_grid, testcases.values()))]
 
 
 def _testcase_grid(histories: Sequence[ScenarioHistory]) -> list[Block]:
-    """Releases down, test cases across in the runner's order; then what changed from one release to the next."""
+    """Releases down, test cases across in the runner's order; then what changed from one release to the next.
+
+    Neighbours with the same results share a row.
+    """
     by_case = {case: history for case in CASES for history in histories if case_of(history.scenario.name) == case}
     columns = [Column("release", identifies=True), *(Column(CASES[case]) for case in by_case)]
-    names = [item.name for item in histories[0].results]
     words = {case: [_word(item) for item in history.results] for case, history in by_case.items()}
-    rows = [
-        Row([name, *(Span(*RESULT_MARKS[word]) if word else "" for word in (words[case][number] for case in by_case))])
-        for number, name in enumerate(names)
-    ]
-    blocks: list[Block] = [Table(columns, rows, f"test cases of the interop runner: {RESULT_LEGEND}")]
+    by_release = zip(histories[0].results, zip(*words.values(), strict=True), strict=True)
+    rows = []
+    for results, group in itertools.groupby(by_release, key=lambda item: item[1]):
+        names = [item.name for item, _ in group]
+        label = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('@')[2]}"
+        rows.append(Row([label, *(Span(*RESULT_MARKS[word]) if word else "" for word in results)]))
+    caption = f"test cases of the interop runner{histories[0].beside}: {RESULT_LEGEND}"
+    blocks: list[Block] = [Table(columns, rows, caption)]
     sentences = []
     for case, history in by_case.items():
         ran = [(item, word) for item, word in zip(history.results, words[case], strict=True) if word is not None]
@@ -150,7 +158,7 @@ def _table(history: ScenarioHistory) -> Table:
     columns = [Column("release", identifies=True), Column("published"), Column("runs")]
     columns += [Column(metric.text(flows)) for metric in history.metrics]
     columns.append(Column("against the one before", text=SENTENCE_WIDTH))
-    return Table(columns, [_row(history, item) for item in history.results], history.scenario.name)
+    return Table(columns, [_row(history, item) for item in history.results], history.title)
 
 
 def _row(history: ScenarioHistory, item: ReleaseResult) -> Row:
@@ -172,6 +180,7 @@ def _data(history: ScenarioHistory) -> dict[str, Any]:
     flows = len(history.scenario.flows)
     return {
         "scenario": history.scenario.name,
+        "peer": history.peer or None,
         "testcase": case_of(history.scenario.name),
         "objectives": [str(objective) for objective in history.scenario.objectives],
         "releases": [

@@ -271,7 +271,8 @@ def test_stored_cells_of_releases_with_themselves_make_a_history() -> None:
     alone = replace(with_peer, cell=cell(scenario(), server=implementation("mine")))
     assert not has_release(alone)
     histories = stored_histories([*stored, with_peer, alone], {"mine": [item.release for item in releases]}.__getitem__)
-    (history,) = histories["mine"]
+    history, *others = histories["mine"]
+    assert [other.peer for other in others] == ["peer"]
     assert [(item.name, item.result is not None, item.problem) for item in history.results] == [
         ("mine@1.0.0", True, ""),
         ("mine@1.1.0", False, "was not run"),
@@ -331,6 +332,40 @@ def test_test_cases_are_one_grid_which_says_since_when() -> None:
         ("handshake", ["unsupported", "succeeded", "succeeded"]),
     ]
     assert history_figure(implementation("mine"), histories) is None
+
+
+def test_releases_with_the_same_results_share_a_row_of_the_grid() -> None:
+    words: dict[str, VerdictStatus] = {"1.0.0": "pass", "1.1.0": "pass", "1.2.0": "fail", "1.3.0": "pass"}
+    text = printed(history_document("mine", [history_of_case("retry", words)]))
+    rows = [line.replace("│", " ").split() for line in text.splitlines() if "mine@" in line]
+    assert rows == [["mine@1.0.0..1.1.0", "✓"], ["mine@1.2.0", "✗"], ["mine@1.3.0", "✓"]]
+
+
+def test_releases_with_a_peer_have_histories_of_their_own() -> None:
+    known = [release("1.0.0").release, release("1.1.0").release]
+    itself = [release("1.0.0", 8).result, release("1.1.0", 6).result]
+    as_server = [release("1.0.0", 9, client="quinn").result, release("1.1.0", 7, client="quinn").result]
+    results = [item for item in (*itself, *as_server) if item is not None]
+    older, newer = (item.cell.server for item in results[:2])
+    swapped = [replace(item, cell=cell(item.cell.scenario, item.cell.server, item.cell.client)) for item in results[2:]]
+    two_releases = replace(results[0], cell=cell(results[0].cell.scenario, newer, older))
+    histories = stored_histories([*results, *swapped, two_releases], lambda name: known)["mine"]
+    scenario_name = results[0].cell.scenario.name
+    assert [history.title for history in histories] == [
+        scenario_name,
+        f"{scenario_name}, with quinn as the server",
+        f"{scenario_name}, with quinn as the client",
+    ]
+    assert [[item.median(COMPLETION) for item in history.results] for history in histories] == [[8, 6], [9, 7], [9, 7]]
+    assert history_document("mine", histories).data["scenarios"][1]["peer"] == "quinn"
+
+
+def test_a_grid_says_who_is_at_the_other_end() -> None:
+    history = history_of_case("retry", {"1.0.0": "pass"})
+    with_peer = replace(history, peer="quinn", role="client")
+    text = printed(history_document("mine", [history, with_peer]))
+    assert "test cases of the interop runner:" in text
+    assert "test cases of the interop runner, with quinn as the server:" in text
 
 
 def test_the_site_has_a_page_of_releases(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def _sentences(by_name: Mapping[str, Sequence[ScenarioHistory]]) -> Iterator[str
         if abs(gain) >= math.log(1 + _FINDING_SHARE) and (gain > 0) == (words == "improvement"):
             yield f"The largest {words} is {text}."
     unreached = [
-        f"{change.after.name.replace('@', ' ')} ({history.scenario.name})"
+        f"{change.after.name.replace('@', ' ')} ({history.title})"
         for history, change in steps
         if any(math.isinf(after) and math.isfinite(before) for before, after in change.figures.values())
     ]
@@ -109,13 +109,13 @@ def _gains(history: ScenarioHistory, change: ReleaseChange) -> Iterator[tuple[fl
             continue
         gain = math.log(before / after if metric.better == "lower" else after / before)
         figures = f"{name.text(flows)} {number_text(before)} → {number_text(after)}"
-        yield gain, f"{change.after.name.replace('@', ' ')} in {history.scenario.name}, {figures}"
+        yield gain, f"{change.after.name.replace('@', ' ')} in {history.title}, {figures}"
 
 
 def _changes(name: str, histories: Sequence[ScenarioHistory]) -> Iterator[str]:
     """The changes of an implementation that are large enough, the largest first, a sentence each."""
     changes = [
-        (_largest(change), history.scenario.name, change)
+        (_largest(change), history.title, change)
         for history in histories
         if case_of(history.scenario.name) is None
         for change in history.changes.values()

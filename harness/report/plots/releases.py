@@ -113,7 +113,7 @@ def _panel(colour: str, history: ScenarioHistory) -> alt.LayerChart | None:
         Marks(ends).mark_text(align="left", dx=7, fontSize=10, color=SOFT, clip=False).encode(x=x, y=y, text="name:N")
     )
     chart = set_size(layer_charts(*layers), _HEIGHT, _WIDTH)
-    chart.title = alt.TitleParams(history.scenario.name, fontSize=12, fontWeight="normal", offset=6)
+    chart.title = alt.TitleParams(history.title, fontSize=12, fontWeight="normal", offset=6)
     return chart
 
 
