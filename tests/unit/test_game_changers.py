@@ -151,7 +151,7 @@ def test_where_there_are_many_cells_the_site_has_a_designs_cells_on_the_studys_p
     assert (len(page.tiles), page.elsewhere) == (1, {"studies/game_changers.html": len(stored) - 1})
     assert study_pages(stored)[0].name == "game_changers"
     quinn = implementation_page(KNOWN["quinn"], stored)
-    assert {(part.page, part.tiles) for part in quinn.parts} == {("studies/game_changers.html", ())}
+    assert {(part.page, part.listed) for part in quinn.parts} == {("studies/game_changers.html", False)}
 
 
 def test_a_page_without_runs_says_so_everywhere() -> None:

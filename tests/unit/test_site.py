@@ -266,6 +266,7 @@ def test_an_implementation_s_page_has_its_defaults_and_what_it_did_wrong() -> No
         "Crashed (client) in 1 of 1 runs: it fell."
     ]
     assert page.counts == (("error", 1),) and page.defaults
+    assert [(part.role, part.listed, part.counts) for part in page.parts] == [("client", True, (("error", 1),))]
     assert implementation_page(implementations(results)["beta"], results).failure_reasons == ()
 
 

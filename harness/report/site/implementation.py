@@ -12,7 +12,6 @@ from harness.report.migration import rows as moves_of
 from harness.report.parameters import Default, defaults, observations
 from harness.report.results import SYMBOLS, group_by_scenario
 from harness.report.site.overview import listed_elsewhere
-from harness.report.tile import Tile, build_tile
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation
 
@@ -27,8 +26,8 @@ class ScenarioSection:
     role: Role
     counts: tuple[tuple[str, int], ...]
     """(verdict, number of cells), without zeros."""
-    tiles: tuple[Tile, ...]
-    """The cells that no other page lists."""
+    listed: bool
+    """The first page lists cells of it."""
     page: str
     """The page that lists the other cells; empty where there are none."""
 
@@ -75,7 +74,7 @@ def implementation_page(implementation: Implementation, results: Sequence[CellRe
             cells[0].cell.engine,
             role,
             _counts(cells),
-            tuple(build_tile(result) for result in cells if result.cell.key not in elsewhere),
+            any(result.cell.key not in elsewhere for result in cells),
             next((elsewhere[result.cell.key] for result in cells if result.cell.key in elsewhere), ""),
         )
         for role in ROLES
