@@ -28,8 +28,8 @@ Generated (`make generate`) from the runs in [`results/reference/`](../results/r
 """
 _METHOD = """\
 Each release downloads from itself, in virtual time. Some grids of test cases name a peer: it is the release that the
-repository has today. [Releases](releases.md) shows how you make such a history of your own, and how you find the release
-that changed something.
+repository has today. [Releases](releases.md) shows how you make such a history of your own, and how you find the
+release that changed something.
 
 ```console
 $ harness history quinn satellite/medium satellite/large
