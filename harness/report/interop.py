@@ -335,6 +335,7 @@ def result_json(results: Sequence[CellResult], titles: Mapping[str, str], log_fo
 _OWNER_TITLES: dict[Responsibility | None, str] = {
     "implementation": "What looks like a bug of an implementation, or something that it does not have",
     "endpoint": "What looks to be our endpoints' doing",
+    "case": "What the test case cannot ask of a pair",
     None: "What nobody has looked into",
 }
 #: Number of different sentences that say why an implementation fails with everybody.

@@ -113,6 +113,17 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
     assert "| A | a → other | failed | Amplification: 4800 B \\| &lt;b>. |" in parts[3]
 
 
+def test_a_long_client_hello_leaves_the_amplification_limit_unasked() -> None:
+    unasked = TestcaseResult("inconclusive", "amplification", "Amplification was not exercised: at most 0.04 times.")
+    over = replace(unasked, word="failed", sentence="Amplification: 4800 B.")
+    pair = ("quic-go", "picoquic")
+    assert (finding := find_blame(pair, "amplificationlimit", unasked)) and finding.whose == "case"
+    assert find_blame(pair, "amplificationlimit", over) is None
+    entries = {(pair, "amplificationlimit"): unasked}
+    markdown = render_markdown(interop_document(InteropMatrix(("quic-go",), ("picoquic",), entries)))
+    assert "**What the test case cannot ask of a pair** (1)." in markdown and "two datagrams" in markdown
+
+
 def test_last_words_stand_below_and_end_no_block() -> None:
     markdown = render_markdown(interop_document(_matrix(other=FAILED)))
     assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in markdown
