@@ -243,7 +243,9 @@ def reference_page(results: Sequence[CellResult]) -> str:
         for result in results
         if case_of(result.cell.scenario.name) is None and result.cell.scenario.study is None
     ]
-    both = f"## Real time against virtual time\n\n{render_blocks(comparison_blocks(comparisons(results)))}"
+    # Most cells run in virtual time alone.
+    compared = [comparison for comparison in comparisons(results) if comparison.compose is not None]
+    both = f"## Real time against virtual time\n\n{render_blocks(comparison_blocks(compared))}"
     cases = (
         "The test cases of the interop runner are on [a page of their own](../../docs/interop.md), and so is "
         "[what the factors of studies are worth](../../docs/studies.md).\n"
