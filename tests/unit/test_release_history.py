@@ -46,6 +46,7 @@ from harness.report.history import bisection_document, change_sentence, history_
 from harness.report.plots.releases import history_figure
 from harness.report.site import build
 from harness.report.site.cell import cell_address
+from harness.report.site.releases import release_sections
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Release, Version
 from harness.store.results import Store
@@ -395,6 +396,16 @@ def test_the_site_has_a_page_of_releases(tmp_path: Path) -> None:
     assert 'href="implementations/mine.html"' in cells[current.cell.key]["page"]
     build.render_site(tmp_path / "without", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     assert not (tmp_path / "without" / "releases.html").exists()
+
+
+def test_a_section_is_of_the_releases_and_not_of_their_peer() -> None:
+    played = release("1.0.0", 8).result
+    assert played is not None
+    mine, peer = played.cell.server, implementation("peer", title="Peer")
+    result = replace(played, cell=cell(played.cell.scenario, mine, peer))
+    (section,) = release_sections([result], lambda name: [release("1.0.0").release])
+    assert (section.name, section.title) == ("mine", "Mine")
+    assert "with peer as the server" in section.text
 
 
 def test_the_page_of_histories_leads_with_what_changed_most(tmp_path: Path) -> None:

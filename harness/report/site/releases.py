@@ -30,19 +30,21 @@ class ReleaseSection:
 def release_sections(
     results: Iterable[CellResult], releases_of: Callable[[str], Sequence[Release]]
 ) -> list[ReleaseSection]:
-    """A section for each implementation whose releases have cells with themselves."""
+    """A section for each implementation whose releases have cells with themselves, or with a peer."""
     sections = []
     for name, histories in stored_histories(results, releases_of).items():
-        cells = [item.result for history in histories for item in history.results if item.result is not None]
-        if not cells:
+        played = [(history.role, item.result) for history in histories for item in history.results if item.result]
+        if not played:
             # The catalogue does not know its releases any more.
             continue
-        implementation = _without_release(cells[-1].cell.server)
+        role, newest = played[-1]
+        implementation = _without_release(newest.cell.implementation(role))
         figure = history_figure(implementation, histories)
         shows = "Milestones or headline figures over the days on which releases were published, a panel per scenario."
         embedded = [embed_figure(f"history-{name}", "Over the releases", shows, figure)] if figure is not None else []
         text = render_blocks(history_blocks(histories))
-        sections.append(ReleaseSection(name, implementation.title, text, tuple(embedded), tuple(cells)))
+        cells = tuple(result for _, result in played)
+        sections.append(ReleaseSection(name, implementation.title, text, tuple(embedded), cells))
     return sections
 
 
