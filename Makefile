@@ -142,20 +142,20 @@ chaos: setup
 bench: setup
 	@.venv/bin/python -m tools.bench
 
-# Schemas, compose/ and the README's results table, from the model and the stored runs.
+# Schemas, compose/, the figures and the pages, from the model and the stored runs.
 generate: setup
+	.venv/bin/python -m tools.reference figures
 	.venv/bin/python -m tools.reference generate
 
 # The runs behind the pages, as far as they are missing, and the pages. Goes on where it was interrupted.
 reference: setup
 	.venv/bin/python -m tools.reference run
-	.venv/bin/python -m tools.reference figures
-	.venv/bin/python -m tools.reference generate
+	$(MAKE) generate
 
 # Those in real time; the machine should have nothing else to do.
 reference-real: setup
 	.venv/bin/python -m tools.reference run --engine compose
-	.venv/bin/python -m tools.reference generate
+	$(MAKE) generate
 
 golden: setup
 	.venv/bin/pytest -q -m "not lab" --snapshot-update
