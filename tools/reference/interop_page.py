@@ -215,9 +215,10 @@ def _sentences(matrix: InteropMatrix, results: Sequence[CellResult]) -> Iterator
     frequent = Counter(CASES[case] for (_, case), _ in failures).most_common(_MAX_CASES)
     if failures:
         yield f"Most failures are in {format_list([f'{name} ({count})' for name, count in frequent])}."
+        unexplained = f"nobody has looked into {whose[None]}" if whose[None] else "none is without an explanation"
         yield (
             f"{whose['implementation']} of {len(failures)} failures look to be an implementation's, "
-            f"{whose['endpoint']} our endpoints', and nobody has looked into {whose[None]}."
+            f"{whose['endpoint']} our endpoints', and {unexplained}."
         )
     rates = {
         name: _total(
