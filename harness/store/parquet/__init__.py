@@ -147,6 +147,8 @@ class ColumnStore:
         """The runs that durations are read from, with what says how similar they are to others."""
         runs = self._table("runs").select("key", "build", "repetition", "outcome_status", "wall", "host")
         cells = self._table("cells").select("key", "build", *_SIMILARITY)
+        # Releases of one implementation take about as long as each other.
+        cells = cells.with_columns(pl.col("server").str.split("@").list.first())
         timed = runs.filter(pl.col("outcome_status").is_in(TIMED_OUTCOMES) & (pl.col("wall") > 0))
         return timed.join(cells, on=("key", "build"), how="left", maintain_order="left")
 
@@ -340,7 +342,7 @@ class _Definitions(Mapping[str, BaseModel]):
 def _similar_keys(timed: pl.DataFrame, planned: Iterable[Cell]) -> pl.DataFrame:
     """Keys of the cells among `timed` that tell most of how long the planned ones take."""
     wanted = pl.DataFrame(
-        list({(cell.engine, cell.server.name, cell.scenario.name) for cell in planned}),
+        list({(cell.engine, cell.server.base_name, cell.scenario.name) for cell in planned}),
         schema=dict.fromkeys(_SIMILARITY, pl.String),
         orient="row",
     )
