@@ -6,7 +6,7 @@ A sender's own trace of losses is trusted. Without such a trace, the data that i
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import Keys
 from harness.capture.connections import SentPackets
 from harness.capture.matching import MatchedPackets
+from harness.capture.quic.frames import Frames
 from harness.capture.streams import SMALLEST_FRAME
 
 Ints = npt.NDArray[np.int64]
@@ -171,7 +172,7 @@ def copied_frames(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns
     losses = _LossCollector(rtt_ns)
     for connection, sent_times in zip(opened, left_ns, strict=True):
         received, stream_carriers = dict[int, ByteRanges](), dict[int, _Carriers]()
-        for sent_ns, frames, key in zip(sent_times, connection.frames, connection.key, strict=True):
+        for sent_ns, frames, key in _possible_copies(connection, sent_times):
             data = [frame for frame in frames.streams if frame.length]
             new = [received.setdefault(frame.stream, ByteRanges()).add(frame.offset, frame.end) for frame in data]
             if sent_ns < 0:
@@ -184,6 +185,38 @@ def copied_frames(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns
                     losses.add(int(sent_ns), carriers.sent_at(frame.offset, int(sent_ns)))
                 carriers.add(frame.offset, int(sent_ns))
     return losses.losses(_COPIES)
+
+
+def _possible_copies(connection: SentPackets, sent_ns: Ints) -> Iterable[tuple[int, Frames, int]]:
+    """When each packet was sent, its frames and its key, in order; without packets that decide nothing.
+
+    Most transfers send few bytes twice. Frames that are read anew each time are gone through once, and all are kept.
+    """
+    if not isinstance(connection.frames, tuple):
+        return zip(sent_ns, connection.frames, connection.key, strict=True)
+    rows = _packets_with_shared_bytes(connection.frames).tolist()
+    return ((sent_ns[row], connection.frames[row], connection.key[row]) for row in rows)
+
+
+def _packets_with_shared_bytes(frames: Sequence[Frames]) -> Ints:
+    """Indices of the packets with stream data that another frame has, too, ascending."""
+    parts = np.array(
+        [
+            (index, frame.stream, frame.offset, frame.end)
+            for index, packet in enumerate(frames)
+            for frame in packet.streams
+            if frame.length
+        ],
+        np.int64,
+    ).reshape(-1, 4)
+    index, stream, begin, end = parts[np.lexsort((parts[:, 2], parts[:, 1]))].T
+    # Streams one behind the other, so that no two share a byte.
+    start = np.unique(stream, return_inverse=True)[1] * (end.max(initial=0) + 1)
+    begin, end = begin + start, end + start
+    shared = np.zeros(len(index), np.bool_)
+    shared[1:] = begin[1:] < np.maximum.accumulate(end)[:-1]
+    shared[:-1] |= begin[1:] < end[:-1]
+    return np.unique(index[shared])
 
 
 class _Carriers:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from harness.capture.matching import match
 from harness.store.records import read_run
 from tests.examples import ROOT
 from tests.unit.captures import T0, pcap
+from tests.unit.packet_protection import stream_frame
 from tests.unit.shared_flows import Segment, segment_frame
 from tests.unit.test_capture_streams import opened, part
 from tests.unit.test_tcp_info import FLOWS
@@ -85,6 +88,27 @@ def test_a_segment_sent_again_though_it_came_is_a_spurious_loss(tmp_path: Path) 
     lost = (101, 1000, None)
     assert _segments(tmp_path, first, lost, third, again) == ([], [])
     assert _segments(tmp_path, first, lost, third, again, (300, 1000, 350)) == ([300], [205])
+
+
+#: What some packets bring: a stream, an offset and a size each.
+BROUGHT = st.lists(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8), st.integers(0, 3)), max_size=2), max_size=9)
+
+
+@given(brought=BROUGHT, chance=st.randoms(use_true_random=False))
+def test_packets_that_share_no_byte_decide_nothing(
+    brought: list[list[tuple[int, int, int]]], chance: random.Random
+) -> None:
+    payloads = [
+        b"".join(stream_frame(stream, offset, bytes(size)) for stream, offset, size in parts) or b"\x01"
+        for parts in brought
+    ]
+    packets = opened(*((60 + number, payload) for number, payload in enumerate(payloads)))
+    left = np.array([chance.choice((-1, number)) for number in range(len(brought))], np.int64) * MS
+    # Frames that are not kept are all gone through.
+    every = replace(packets, frames=list(packets.frames))
+    few, all_of_them = (copied_frames((one,), [left], 3 * MS) for one in (packets, every))
+    for name in ("declared_ns", "sent_ns", "needless"):
+        assert getattr(few, name).tolist() == getattr(all_of_them, name).tolist()
 
 
 def test_data_that_come_twice_were_taken_for_lost() -> None:
