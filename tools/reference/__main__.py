@@ -127,7 +127,7 @@ def run_campaign(
     if failures:
         message = f"{len(failures)} of {len(todo)} requests ended early, the first because: {failures[0]}"
         raise EngineError(message, "the same command goes on with them")
-    console().print("the pages follow with 'make generate', figures with 'python -m tools.reference figures'")
+    console().print("the pages and figures follow with 'make generate'")
 
 
 def _print_publishing(runs: int) -> None:
