@@ -53,8 +53,8 @@ def _testcase_grid(histories: Sequence[ScenarioHistory]) -> list[Block]:
     by_release = zip(histories[0].results, zip(*words.values(), strict=True), strict=True)
     rows = []
     for results, group in itertools.groupby(by_release, key=lambda item: item[1]):
-        names = [item.name for item, _ in group]
-        label = names[0] if len(names) == 1 else f"{names[0]}..{names[-1].partition('@')[2]}"
+        first, *others = (item for item, _ in group)
+        label = f"{first.name}..{others[-1].release.version}" if others else first.name
         rows.append(Row([label, *(Span(*RESULT_MARKS[word]) if word else "" for word in results)]))
     caption = f"test cases of the interop runner{histories[0].beside}: {RESULT_LEGEND}"
     blocks: list[Block] = [Table(columns, rows, caption)]

@@ -10,7 +10,7 @@ import zstandard
 
 from harness.analysis.interop.matrix import Failure, InteropMatrix, TestcaseResult, relabel_unsupported
 from harness.analysis.interop.registry import CASES, declared_checks
-from harness.analysis.interop.responsibility import BLAMES, Blame, find_blame
+from harness.analysis.interop.responsibility import Blame, blames, find_blame
 from harness.analysis.interop.verdict import verdict_of
 from harness.capture.artefacts import LINES, WIDTH, last_log_lines
 from harness.evaluation.cell_result import CellResult
@@ -99,7 +99,7 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
-    monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", (*BLAMES, ours))
+    monkeypatch.setattr("harness.analysis.interop.responsibility.blames", lambda: (*blames(), ours))
     markdown = render_markdown(interop_document(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED})))
     parts = markdown.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
@@ -169,7 +169,9 @@ def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
     assert "b → other, run" not in table
 
 
-@pytest.mark.parametrize("blame", BLAMES, ids=lambda blame: f"{blame.implementation}-{blame.reason or blame.cases[0]}")
+@pytest.mark.parametrize(
+    "blame", blames(), ids=lambda blame: f"{blame.implementation}-{blame.reason or blame.cases[0]}"
+)
 def test_every_finding_names_what_there_is(blame: Blame) -> None:
     known = catalogue().implementations()
     assert blame.role in known[blame.implementation][0].roles
@@ -225,7 +227,7 @@ def test_moves_that_nobody_saw_are_one_row() -> None:
 
 def test_implementations_with_the_same_finding_share_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     both = tuple(Blame("server", name, "amplification", "implementation", "Too much.") for name in ("y", "x"))
-    monkeypatch.setattr("harness.analysis.interop.responsibility.BLAMES", both)
+    monkeypatch.setattr("harness.analysis.interop.responsibility.blames", lambda: both)
     text = render_markdown(interop_document(_matrix(x=FAILED, y=FAILED)))
     assert "| x, y as a server | `amplification` | Too much. | A a → x, A a → y, A b → x, A b → y |" in text
 

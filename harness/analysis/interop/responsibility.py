@@ -7,6 +7,7 @@ without an entry have not been investigated.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -51,8 +52,9 @@ class Blame:
         )
 
 
-def _read_findings() -> tuple[Blame, ...]:
-    """The findings of findings.yaml, one for each implementation that an entry names."""
+@cache
+def blames() -> tuple[Blame, ...]:
+    """The findings of findings.yaml, one for each implementation that an entry names; read when first asked for."""
     entries: list[Any] = yaml.safe_load(files(__package__).joinpath("findings.yaml").read_text("utf-8"))
     return tuple(
         Blame(
@@ -71,9 +73,6 @@ def _read_findings() -> tuple[Blame, ...]:
     )
 
 
-BLAMES = _read_findings()
-
-
 def find_blame(pair: Pair, case: str, entry: TestcaseResult) -> Blame | None:
     """The finding that explains an entry; None if nobody has investigated it."""
-    return next((blame for blame in BLAMES if blame.explains(pair, case, entry)), None)
+    return next((blame for blame in blames() if blame.explains(pair, case, entry)), None)
