@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,8 +112,7 @@ class Capture:
         if chosen.dtype == np.bool_:
             # Every column would search the whole mask, also for the few packets of one of many flows.
             chosen = np.flatnonzero(chosen)
-        columns = {name: take_rows(getattr(self, name), chosen) for name in _COLUMNS}
-        return Capture(**columns, truncated=self.truncated)
+        return _Selection.of(self, chosen)
 
     def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
         """The packets of one flow and direction with start ≤ t < end."""
@@ -138,6 +138,32 @@ class Capture:
 
 #: The fields of a capture that have a row per packet.
 _COLUMNS = tuple(f.name for f in fields(Capture) if f.name != "truncated")
+
+
+class _Selection(Capture):
+    """Chosen packets of a capture. A column is taken when it is first read: most readers need three of all."""
+
+    _source: Capture
+    _chosen: npt.NDArray[np.generic]
+
+    @classmethod
+    def of(cls, source: Capture, chosen: npt.NDArray[np.generic]) -> _Selection:
+        """The packets of `source` with these indices."""
+        selection = cls.__new__(cls)
+        # The class is frozen. A column that is not set is asked for below.
+        vars(selection).update(truncated=source.truncated, _source=source, _chosen=chosen)
+        return selection
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _COLUMNS:
+                raise AttributeError(name)
+            column = vars(self)[name] = take_rows(getattr(self._source, name), self._chosen)
+            return column
 
 
 def merge_captures(captures: Sequence[Capture]) -> Capture:

