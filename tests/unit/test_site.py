@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -43,6 +41,7 @@ from harness.store.results import Store
 from harness.units import Size
 from tests.examples import ROOT, implementation, scenario
 from tests.examples import cell as make_cell
+from tests.packed_pages import script_content
 from tests.plot_runs import download_run, link_sharing_run, page_cache
 
 CellResults = list[CellResult]
@@ -98,18 +97,9 @@ def _stored(folder: Path) -> tuple[Store, CellResult]:
     return store, CellResult(drawn.run.cell, pairs, verdict, (place,))
 
 
-def _unpacked(text: str) -> Any:
-    return json.loads(gzip.decompress(base64.b64decode(text)))
-
-
-def _packed(script: Path) -> Any:
-    """What a script hands over."""
-    return _unpacked(json.loads(script.read_text().removeprefix("packed(").removesuffix(");\n")))
-
-
 def _cells(site: Path) -> dict[str, dict[str, Any]]:
     """Key → page and tables of each cell."""
-    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in _packed(script).items()}
+    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in script_content(script).items()}
 
 
 # --- the matrix
@@ -347,7 +337,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
             assert path.exists(), f"{file}: {target}"
             if cell:
                 scenario, _, key = cell.rpartition("/")
-                assert key in _packed(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
+                assert key in script_content(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
             if anchor and not place:
                 assert f'id="{anchor}"' in text, f"{file}: {target}"
 
@@ -368,10 +358,10 @@ def test_the_page_of_a_stored_run_has_its_figures_its_artefacts_and_its_qlogs(tm
     key = result.cell.key
     text = _cells(tmp_path / "site")[key]["page"]
     assert 'id="transfer"' in text and (tmp_path / "site" / "assets" / "vega.js").exists()
-    assert "vconcat" in _packed(tmp_path / "site" / "figures" / f"{key}.js")["transfer"]
+    assert "vconcat" in script_content(tmp_path / "site" / "figures" / f"{key}.js")["transfer"]
     assert f'href="../store/runs/{key}/0/run.json"' in text
     assert f"qlog.html#{key}-0-0" in text and f"qlog.html#{key}-0-1" in text
-    trace = _packed(tmp_path / "site" / "qlogs" / f"{key}-0-0.js")
+    trace = script_content(tmp_path / "site" / "qlogs" / f"{key}-0-0.js")
     assert trace["whose"] == "flow0 client"
     assert trace["events"] == [
         [0.0, "transport:packet_sent", '{"n": "<i>"}'], [2.5, "recovery:packet_lost", '{"n": 2}'],

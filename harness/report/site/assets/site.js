@@ -1,8 +1,16 @@
 "use strict";
+// What is packed: JSON, gzip, Base64.
+window.unpack = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
+
 // The overview: filters, order and view; what is chosen is in the address, behind the #, so that a view can be sent.
-(function overview() {
+(async function overview() {
   const list = document.getElementById("list");
   if (!list) return;
+  // The rows repeat each other, and come packed.
+  list.tBodies[0].innerHTML = JSON.parse(await window.unpack(document.getElementById("rows").textContent));
   const form = document.getElementById("filters");
   const chips = [...document.querySelectorAll("#verdicts button")];
   const views = [...document.querySelectorAll("[data-view]")];
@@ -138,12 +146,6 @@
   read();
   show();
 })();
-
-// What is packed: JSON, gzip, Base64.
-window.unpack = async (text) => {
-  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-};
 
 // Scripts of the site, each loaded once when somebody wants what is in it. From a file no page may read another, so that
 // what they hold is handed over: a script of what is packed calls packed().
