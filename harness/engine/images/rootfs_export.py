@@ -192,7 +192,7 @@ class RootFileSystems:
                 if root.reference == reference:
                     return root
                 return replace(_described(reference, image, folder / ROOT), set_ids=root.set_ids)
-            self._damage[reference] = _damage_message(reference, damage)
+            self._damage[reference] = _damage_message(reference, folder, damage)
             _mark_damaged(folder)
         if image is None:
             raise self._with_damage(reference, EngineError("Docker does not have it"))
@@ -225,7 +225,7 @@ class RootFileSystems:
                 continue
             damage = _full_check(folder)
             if damage:
-                self._damage[root.reference] = _damage_message(root.reference, damage)
+                self._damage[root.reference] = _damage_message(root.reference, folder, damage)
                 _mark_damaged(folder)
                 any_damaged = True
             else:
@@ -354,10 +354,9 @@ def _full_check(folder: Path) -> list[str]:
         return [f"{FILES} cannot be read"]
 
 
-def _damage_message(reference: str, damage: list[str]) -> str:
-    """What a run says of it. Runs are published, so that it has no path of the machine."""
+def _damage_message(reference: str, folder: Path, damage: list[str]) -> str:
     suffix = f" and {len(damage) - _MAX_NAMED} more" if len(damage) > _MAX_NAMED else ""
-    return f"the exported files of {reference} were damaged ({', '.join(damage[:_MAX_NAMED])}{suffix})"
+    return f"the exported files of {reference} in {folder} were damaged ({', '.join(damage[:_MAX_NAMED])}{suffix})"
 
 
 def _mark_damaged(folder: Path) -> None:
