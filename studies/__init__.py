@@ -48,6 +48,12 @@ def extremes_text(
     return " to ".join(dict.fromkeys(pattern.format(text(spans[name]), name) for name in ends))
 
 
+def share_text(span: Interval) -> str:
+    """A share in per cent, with its interval where the ends are displayed differently: '5% [4%, 6%]'."""
+    median, low, high = (f"{share:.0%}" for share in (span.median, span.low, span.high))
+    return median if span.n == 1 or low == high else f"{median} [{low}, {high}]"
+
+
 def per(span: Interval, base: float) -> Interval:
     """An interval in units of a number above 0."""
     ends = {name: getattr(span, name) / base for name in ("median", "low", "high")}

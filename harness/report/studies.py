@@ -92,12 +92,15 @@ class Study:
     """Its page, a file below docs/."""
     beside: Mapping[str, Callable[[Sequence[CellResult]], str]] = field(default_factory=dict)
     """What is too long for that page: file below docs/ → its text, of all stored results. A page, or data."""
-    figures: tuple[Figure, ...] = ()
-    """What is drawn below the text."""
     drawings: tuple[Drawing, ...] = ()
+    """What is drawn below the text."""
+    figures: tuple[Figure, ...] = ()
     """And below that."""
     claim: Callable[[Sequence[CellResult]], str] | None = None
     """From all stored results to a paragraph for the page of results: the main claim, and what the runs say to it."""
+    finding: Callable[[Sequence[CellResult]], str] | None = None
+    """From all stored results to a sentence that opens the shared page: what the source says, and what the runs say.
+    Empty without runs."""
 
     def rests_on(self, result: CellResult) -> bool:
         """Whether a cell is among those it rests on."""

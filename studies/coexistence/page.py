@@ -8,7 +8,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
-from studies import FIGURE, extremes_text, list_items
+from studies import FIGURE, extremes_text, list_items, share_text
 from studies.coexistence.claims import HARMLESS, PATHS, TCP
 from studies.coexistence.compared import Contest, contests, left_to_tcp
 
@@ -48,13 +48,8 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
             harmful = sum(span.median < HARMLESS for span in spans.values())
             yield (
                 f"{path}: {harmful} of {len(spans)} senders leave TCP less than {HARMLESS:.0%} of what it has "
-                f"beside another TCP. It has {extremes_text(spans, '{} beside {}', _share_text)}."
+                f"beside another TCP. It has {extremes_text(spans, '{} beside {}', share_text)}."
             )
-
-
-def _share_text(span: Interval) -> str:
-    ends = f"{span.low:.0%}", f"{span.high:.0%}"
-    return f"{span.median:.0%}" if span.n == 1 or ends[0] == ends[1] else f"{span.median:.0%} [{', '.join(ends)}]"
 
 
 def _path(path: str, rows: Sequence[Contest]) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import format_list
+from harness.formatting import format_count, format_list
 from harness.report.markdown import table_row
-from harness.report.numbers import number_text, span_text
+from harness.report.numbers import span_text
 from harness.scenario.parameters import Role
-from studies import list_items
+from studies import FIGURE, extremes_text, list_items
 from studies.ecn.claims import ALL_MARKED, BLEACHED, CASES, DROPPED, FOLDER, MARKED, MARKINGS, SOURCE, STATED, UNMARKED
 from studies.ecn.compared import TARGET_MS, TOLERANCE, Stack, stacks
 
@@ -33,6 +33,8 @@ def ecn(results: Sequence[CellResult]) -> str:
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
         *list_items(sentences(measured) if measured else ()),
+        FIGURE,
+        "",
         f"The sources are {SOURCE}.",
         *STATED,
         "",
@@ -124,85 +126,69 @@ def _seconds(stack: Stack, scenario: str) -> str:
 
 
 def sentences(measured: Sequence[Stack]) -> list[str]:
-    """Three texts of a few sentences: who uses ECN and validates it, who falls back, who reacts to marks."""
+    """At most six sentences: who uses ECN and validates it, who falls back, who reacts to marks."""
     using = [stack for stack in measured if stack.uses_ecn]
     if not using:
         return [f"None of {len(measured)} stacks marks its data to the end where nothing is in the way."]
-    return [_validation(measured, using), _fallback(using), _reaction(using)]
+    return [*_validation(measured, using), *_fallback(using), *_reaction(using)]
 
 
-def _validation(measured: Sequence[Stack], using: Sequence[Stack]) -> str:
+def _validation(measured: Sequence[Stack], using: Sequence[Stack]) -> Iterator[str]:
     tested = [stack for stack in using if stack.marking(BLEACHED.scenario, "server") is not None]
     stopping = [stack for stack in tested if stack.behaves(BLEACHED.scenario, "server", "stops")]
     blind = [stack for stack in tested if stack not in stopping]
     never = [stack for stack in measured if stack.behaves(MARKED.scenario, "server", "never")]
-    texts = [f"On a path that carries ECN {len(using)} of {len(measured)} servers mark their data to the end."]
-    texts += _counted(never, "marks nothing", "mark nothing")
+    yield (
+        f"{len(using)} of {len(measured)} servers mark their data to the end on a path that carries ECN"
+        f"{_aside(never, 'marks nothing', 'mark nothing')}."
+    )
     if tested:
-        texts.append(
-            f"On the path that clears the field {len(stopping)} of {len(tested)} {_verb(stopping, 'stops', 'stop')}"
+        yield (
+            f"{len(stopping)} of {len(tested)} {_verb(stopping, 'stops', 'stop')} on the path that clears the field"
+            f"{_aside(blind, 'goes on without validation', 'go on without validation')}."
         )
-        texts[-1] += f": {_names(stopping)}." if stopping else "."
-    return " ".join([*texts, *_counted(blind, "goes on without validation", "go on without validation")])
 
 
-def _fallback(using: Sequence[Stack]) -> str:
+def _fallback(using: Sequence[Stack]) -> Iterator[str]:
     tested = [stack for stack in using if DROPPED.scenario in stack.downloads]
-    surviving = [
-        (span.median, stack.name)
-        for stack in tested
-        if stack.downloads[DROPPED.scenario].completes and (span := stack.downloads[DROPPED.scenario].seconds)
-    ]
-    lost = [stack for stack in tested if not stack.downloads[DROPPED.scenario].completes]
-    where = "On the path that drops ECN-capable packets"
+    surviving = [stack for stack in tested if stack.downloads[DROPPED.scenario].completes]
+    where = "on the path that drops ECN-capable packets"
     if not surviving:
-        return f"{where} no stack that marks ends every download."
-    (least, first), (most, last) = min(surviving), max(surviving)
-    to = f" to {number_text(most)} s ({last})" if len(surviving) > 1 else ""
-    verbs = "falls back and ends" if len(surviving) == 1 else "fall back and end"
-    texts = [
-        f"{where} {len(surviving)} of {len(tested)} stacks that mark {verbs} every download.",
-        f"That takes {number_text(least)} s ({first}){to}.",
-    ]
-    return " ".join([*texts, *_counted(lost, "does not", "do not")])
+        yield f"No stack that marks ends every download {where}."
+        return
+    verbs, times = _verb(surviving, "falls back and ends", "fall back and end"), _times(surviving, DROPPED.scenario)
+    yield f"{len(surviving)} of {len(tested)} {verbs} every download {where}{f', in {times}' if times else ''}."
 
 
-def _reaction(using: Sequence[Stack]) -> str:
+def _reaction(using: Sequence[Stack]) -> Iterator[str]:
     known = [stack for stack in using if stack.reacts is not None]
     reacting = [stack for stack in known if stack.reacts]
     ignoring = [stack for stack in known if not stack.reacts]
     trusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "always")]
     distrusting = [stack for stack in using if stack.behaves(ALL_MARKED.scenario, "server", "stops")]
-    texts = [
+    yield (
         f"{len(reacting)} of {len(known)} servers that were marked {_verb(reacting, 'reacts', 'react')}: "
-        f"the median wait of their packets is {TOLERANCE * TARGET_MS:g} ms at most.",
-        *_counted(ignoring, "does not", "do not"),
-    ]
-    if trusting:
-        verb = _verb(trusting, "believes", "believe")
-        texts.append(f"On the path that marks every packet {len(trusting)} {verb} the marks: {_names(trusting)}.")
-        texts += [*_slowed(trusting), *_counted(distrusting, "stops marking there", "stop marking there")]
-    return " ".join(texts)
-
-
-def _slowed(trusting: Sequence[Stack]) -> list[str]:
-    """How long 3 MB take where every packet is marked."""
-    downloads = [(stack.name, stack.downloads[ALL_MARKED.scenario]) for stack in trusting]
-    timed = sorted(
-        (download.seconds.median, name)
-        for name, download in downloads
-        if download.completes and download.seconds is not None
+        f"the median wait of their packets is {TOLERANCE * TARGET_MS:g} ms at most"
+        f"{_aside(ignoring, 'does not', 'do not')}."
     )
-    if not timed:
-        return []
-    (least, first), (most, last) = timed[0], timed[-1]
-    to = f" to {number_text(most)} s ({last})" if len(timed) > 1 else ""
-    return [f"There 3 MB take {number_text(least)} s ({first}){to}."]
+    if trusting:
+        servers = f"{format_count(len(trusting), 'server')} {_verb(trusting, 'believes', 'believe')}"
+        aside = _aside(distrusting, "stops marking", "stop marking")
+        yield f"{servers} the marks on the path that marks every packet{aside}."
+        if times := _times(trusting, ALL_MARKED.scenario):
+            yield f"3 MB take {times} there."
 
 
-def _counted(of: Sequence[Stack], singular: str, plural: str) -> list[str]:
-    """A sentence of how many stacks do something, and their names; none without any."""
-    return [f"{len(of)} {_verb(of, singular, plural)}: {_names(of)}."] if of else []
+def _times(of: Sequence[Stack], scenario: str) -> str:
+    """How long the downloads of a path take, from the soonest to the latest; empty without one that ended."""
+    downloads = {stack.name: stack.downloads[scenario] for stack in of}
+    spans = {name: download.seconds for name, download in downloads.items() if download.completes and download.seconds}
+    return extremes_text(spans, "{} s ({})") if spans else ""
+
+
+def _aside(of: Sequence[Stack], singular: str, plural: str) -> str:
+    """The end of a sentence: the names of stacks, and what they do; empty without any."""
+    return f"; {_names(of)} {_verb(of, singular, plural)}" if of else ""
 
 
 def _verb(of: Sequence[Stack], singular: str, plural: str) -> str:

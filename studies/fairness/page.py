@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
+from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
-from harness.stats.intervals import harm
+from harness.stats.intervals import harm, interval
+from studies import share_text
 
 #: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
 UNACCEPTABLE = 1.25
@@ -23,12 +25,7 @@ def contests(results: Sequence[CellResult]) -> str:
 
 def fairness(results: Sequence[CellResult]) -> str:
     """Shares and harm of every server and congestion control against every other."""
-    found = {_pair(result): result for result in measured_cells(results, "dumbbell/fairness")}
-    alone = {
-        _contestant(result, 0): span.median
-        for result in measured_cells(results, "dumbbell/alone")
-        if (span := result.interval("mean_throughput", 0)) is not None
-    }
+    found, harms = _by_pair(results), _harms(results)
     names = sorted({name for pair in found for name in pair}, key=lambda name: (name.split()[1], name))
     lines = [
         "## Every server against every other",
@@ -48,16 +45,11 @@ def fairness(results: Sequence[CellResult]) -> str:
         span = found[mine, other].interval(*name) if (mine, other) in found else None
         return "–" if span is None else number_text(span.median)
 
-    def harmed(mine: str, other: str) -> float | None:
-        span = found[mine, other].interval("mean_throughput", 0) if (mine, other) in found else None
-        base = alone.get(mine)
-        return None if span is None or not base else harm(base, span.median, more_is_better=True)
-
     def harm_text(mine: str, other: str) -> str:
-        here, own = harmed(mine, other), harmed(mine, mine)
-        if here is None:
+        if (mine, other) not in harms:
             return "–"
-        return f"**{here:.2f}**" if own is not None and here > UNACCEPTABLE * own else f"{here:.2f}"
+        text = f"{harms[mine, other]:.2f}"
+        return f"**{text}**" if _is_unacceptable(harms, (mine, other)) else text
 
     lines += table("Mbit/s of ↓ beside →", lambda mine, other: median(MetricName("mean_throughput", 0), mine, other))
     lines += table("Jain's index", lambda mine, other: median(MetricName("jain_shared"), mine, other))
@@ -69,6 +61,59 @@ def fairness(results: Sequence[CellResult]) -> str:
     ]
     lines += table("harm to ↓ by →", harm_text)
     return "\n".join(lines)
+
+
+def finding(results: Sequence[CellResult]) -> str:
+    """The rule, how many competitors of another stack break it, and the least share of a flow, in a sentence."""
+    harms = _harms(results)
+    between = {
+        pair: result
+        for pair, result in _by_pair(results).items()
+        if result.cell.implementation("server", 0).name != result.cell.implementation("server", 1).name
+    }
+    judged = [pair for pair in between if pair in harms and (pair[0], pair[0]) in harms]
+    if not judged:
+        return ""
+    harmed = sum(_is_unacceptable(harms, pair) for pair in judged)
+    shares = {" beside ".join(pair): share for pair, result in between.items() if (share := _share(result)) is not None}
+    least = min(shares, key=lambda name: shares[name].median, default="")
+    rest = f" The least share is {share_text(shares[least])} ({least})." if shares else ""
+    return (
+        f"R. Ware et al. accept the harm that a sender does to itself; other stacks do over {UNACCEPTABLE:g} times "
+        f"that in {harmed} of {format_count(len(judged), 'contest')}.{rest}"
+    )
+
+
+def _share(result: CellResult) -> Interval | None:
+    """The first flow's part of the throughput of both, over the runs."""
+    pairs = zip(*(result.values("mean_throughput", flow) for flow in (0, 1)), strict=False)
+    shares = [first / (first + second) for first, second in pairs if first + second]
+    return interval(shares) if shares else None
+
+
+def _by_pair(results: Sequence[CellResult]) -> dict[tuple[str, str], CellResult]:
+    """The two contestants → their cell."""
+    return {_pair(result): result for result in measured_cells(results, "dumbbell/fairness")}
+
+
+def _harms(results: Sequence[CellResult]) -> dict[tuple[str, str], float]:
+    """A contestant and its competitor → the harm that is done to its throughput."""
+    alone = {
+        _contestant(result, 0): span.median
+        for result in measured_cells(results, "dumbbell/alone")
+        if (span := result.interval("mean_throughput", 0)) is not None
+    }
+    return {
+        pair: harm(alone[pair[0]], span.median, more_is_better=True)
+        for pair, result in _by_pair(results).items()
+        if (span := result.interval("mean_throughput", 0)) is not None and alone.get(pair[0])
+    }
+
+
+def _is_unacceptable(harms: Mapping[tuple[str, str], float], pair: tuple[str, str]) -> bool:
+    """Whether a competitor harms a contestant by so much more than the contestant harms itself."""
+    own = harms.get((pair[0], pair[0]))
+    return own is not None and harms[pair] > UNACCEPTABLE * own
 
 
 def _pair(result: CellResult) -> tuple[str, str]:

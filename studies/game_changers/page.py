@@ -38,7 +38,7 @@ from harness.report.numbers import number_text
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import MIN_VALUES
 from harness.store.identity import lab_digest
-from studies import findings
+from studies import FIGURE, findings
 from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
 from studies.game_changers.data import effects_csv, profiles_csv, times_csv
 from studies.game_changers.overview import FAILS, changes_game, profiles_table, worth_table
@@ -191,6 +191,8 @@ def every_effect(results: Sequence[CellResult]) -> str:
         [
             _DETAILS,
             *findings(_opening(analyses)),
+            FIGURE,
+            "",
             _READ,
             *_by_path(analyses, "fraction", "The parameter table in a fraction", _FRACTION, _greatest),
             *_by_path(analyses, "levels", "Every level alone", _LEVELS, _greatest),

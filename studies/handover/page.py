@@ -10,6 +10,7 @@ from harness.report.markdown import render_blocks, table_row
 from harness.report.migration import migration_blocks
 from harness.report.numbers import number_text, span_text
 from harness.stats.intervals import interval
+from studies import FIGURE, list_items
 from studies.handover.claims import (
     AGAIN,
     DOCUMENT,
@@ -60,7 +61,9 @@ def handover(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_summary(mine, claims),
+        *list_items(_summary(mine, claims)),
+        FIGURE,
+        "",
         f"The document is {SOURCE}.",
         "When a client's address changes, a sender has to start with its initial window again (RFC 9000 §9.4).",
         "The document proposes to use the round trips instead:",
@@ -121,7 +124,7 @@ def _summary(results: Sequence[CellResult], claims: Sequence[ClaimRow]) -> list[
         texts += [
             f"The document's rule keeps {kept} of a window that is larger than the initial one. The document reports "
             f"{document_kept} ({kept_verdict}).",
-            f"In the first 100 ms the rule has {gain} times the throughput of the reset. The document reports "
+            f"It has {gain} times the throughput of the reset in the first 100 ms. The document reports "
             f"{document_gain} times ({gain_verdict}).",
         ]
     for rule, words in (("adaptive", "The document's rule"), ("keep", "Keeping all of the window")):
@@ -134,7 +137,7 @@ def _summary(results: Sequence[CellResult], claims: Sequence[ClaimRow]) -> list[
             helped = [title for title, verdict in known.items() if verdict == "helps"]
             where = f": {'; '.join(helped)}" if helped else ""
             texts.append(f"{words} helps over 2 s in {len(helped)} of {format_count(len(known), 'case')}{where}.")
-    return [*texts, ""] if texts else []
+    return texts
 
 
 def _case(results: Sequence[CellResult], case: Case) -> list[str]:

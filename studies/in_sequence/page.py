@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.objective_claim import count_text, judge_claim, objectives_answer
@@ -10,7 +10,7 @@ from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.scenario.parameters import Role
-from studies import ONLY_PICOQUIC
+from studies import FIGURE, ONLY_PICOQUIC, list_items
 from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, NOT_RUN, ONLY, PROXIES, SIZES, SOURCE, WIFI, Path
 from studies.in_sequence.compared import Kind, Row, bounds, met, rows, seeds
 
@@ -68,7 +68,9 @@ def in_sequence(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_summary([(path, rows_by_path[path.name]) for path in paths if rows_by_path[path.name]]),
+        *list_items(text for path in paths for text in _summary(path, rows_by_path[path.name])),
+        FIGURE,
+        "",
         f"The document is {SOURCE}.",
         "A satellite is one segment of a path. TCP answers to segments that differ with proxies on both sides of it.",
         "These split each connection into three. The document takes the times of TCP with them as objectives for QUIC,",
@@ -95,27 +97,29 @@ def in_sequence(results: Sequence[CellResult]) -> str:
     return "\n".join(lines)
 
 
-def _summary(measured: Sequence[tuple[Path, list[Row]]]) -> list[str]:
-    """Which pairs of QUIC, and which proxies, meet all objectives; an item a path that has runs of them."""
-    pairs, proxies = (
-        [(path.title, mine) for path, own in measured if (mine := [row for row in own if row.kind == kind])]
-        for kind in ("quic", "tcp split")
-    )
-    blocks = (
-        (
-            "These pairs of QUIC meet all three objectives from the first packet on:",
-            [f"* {title}: {'. '.join([_names_meeting(own), *_undecided(own)])}." for title, own in pairs],
-        ),
-        (
-            "These proxies make TCP meet all three objectives from the first byte on:",
-            [f"* {title}: {_names(own, 1)}." for title, own in proxies],
-        ),
-    )
-    return [line for head, items in blocks if items for line in (head, "", *items, "")]
+def _summary(path: Path, path_rows: Sequence[Row]) -> Iterator[str]:
+    """Which pairs of QUIC, and which proxies, meet all objectives of a path; nothing without runs of them."""
+    pairs, proxies = ([row for row in path_rows if row.kind == kind] for kind in ("quic", "tcp split"))
+    texts = []
+    if pairs:
+        names = _names_meeting(pairs, "")
+        texts.append(
+            f"QUIC meets all three objectives with {names}" if names else "no pair of QUIC meets all objectives"
+        )
+    if proxies:
+        names = _names(proxies, 1, "")
+        meeting = f"TCP meets them from the first byte on with {names}" if names else "no proxies make TCP meet them"
+        texts.append(meeting)
+    if texts:
+        yield " ".join(f"{text}." for text in [f"{_title(path)}: {'; '.join(texts)}", *_undecided(pairs)])
+
+
+def _title(path: Path) -> str:
+    return path.title[0].upper() + path.title[1:]
 
 
 def _path(path_rows: list[Row], path: Path) -> list[str]:
-    lines = [f"## {path.title[0].upper()}{path.title[1:]}", "", f"The document: {path.statement}", ""]
+    lines = [f"## {_title(path)}", "", f"The document: {path.statement}", ""]
     if not path_rows:
         return [*lines, "No runs are stored.", ""]
     head = ["", *(f"{size}, s" for size in _SHOWN), *(f"{size} from the first byte, s" for size in _SHOWN), "n"]
@@ -152,9 +156,9 @@ def _verdicts(path_rows: list[Row]) -> list[str]:
     return [*lines, *(f"\n{text}." for text in _undecided([row for row in path_rows if row.kind == "quic"]))]
 
 
-def _names_meeting(pairs: Sequence[Row]) -> str:
+def _names_meeting(pairs: Sequence[Row], none: str = "none") -> str:
     """The pairs that meet all objectives, by the rule of the document's claim."""
-    return ", ".join(row.name for row in pairs if objectives_answer(row.result) == "meets") or "none"
+    return ", ".join(row.name for row in pairs if objectives_answer(row.result) == "meets") or none
 
 
 def _undecided(pairs: Sequence[Row]) -> list[str]:
@@ -163,9 +167,9 @@ def _undecided(pairs: Sequence[Row]) -> list[str]:
     return [f"Not decided: {', '.join(names)}"] if names else []
 
 
-def _names(path_rows: list[Row], clock: int) -> str:
+def _names(path_rows: list[Row], clock: int, none: str = "none") -> str:
     meet = [row for row in path_rows if len(met(row, _spans(row)[clock])) == len(SIZES)]
-    return ", ".join(row.name.removeprefix("TCP, ").removeprefix("HTTPS, ") for row in meet) or "none"
+    return ", ".join(row.name.removeprefix("TCP, ").removeprefix("HTTPS, ") for row in meet) or none
 
 
 def claim_rows(results: Sequence[CellResult]) -> list[list[str]]:

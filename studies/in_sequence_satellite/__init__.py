@@ -2,7 +2,7 @@
 
 from harness.report.studies import Study
 from studies.in_sequence_satellite.claims import SOURCE
-from studies.in_sequence_satellite.page import claim, satellite
+from studies.in_sequence_satellite.page import claim, finding, satellite
 
 STUDY = Study(
     source=SOURCE,
@@ -10,4 +10,5 @@ STUDY = Study(
     scenarios=("satellite/large", "satellite/large-lossy", "satellite/medium"),
     place=1,
     claim=claim,
+    finding=finding,
 )

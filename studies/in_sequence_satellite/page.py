@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.objective_claim import count_text, judge_claim, meeting_pairs, objectives_answer
-from harness.formatting import format_count
+from harness.formatting import format_count, format_list
 from harness.report.markdown import table_row
 from harness.report.results import group_by_scenario
 from studies import MEETING_PAIR, ONLY_PICOQUIC
@@ -38,6 +38,22 @@ def claim(results: Sequence[CellResult]) -> str:
     """The document's claim and what the stored runs say to it, in a paragraph; empty without runs."""
     verdicts = _verdicts(results)
     return "\n".join([CLAIM, *verdicts]) + "\n" if verdicts else ""
+
+
+def finding(results: Sequence[CellResult]) -> str:
+    """The claim, and how many pairs meet the objectives on each of its paths, in a sentence; empty without runs."""
+    counts: list[str] = []
+    for path, only in ONLY_PICOQUIC.items():
+        group = [result for result in judged(results) if result.cell.scenario.name == only.scenarios[0]]
+        meeting = set(map(_pair, meeting_pairs(group)))
+        undecided = {_pair(result) for result in group if objectives_answer(result) == "undecided"} - meeting
+        number = len(set(map(_pair, group)))
+        if group:
+            among = str(number) if counts else f"{format_count(number, 'pair')} do"
+            aside = f" ({len(undecided)} not decided)" if undecided else ""
+            counts.append(f"{len(meeting)} of {among}{aside} on {_WORDS[path]}")
+    claimed = "N. Kuhn says that only picoquic with picoquic meets the satellite objectives"
+    return f"{claimed}; here {format_list(counts)}." if counts else ""
 
 
 def _verdicts(results: Sequence[CellResult]) -> list[str]:

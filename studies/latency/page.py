@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
+from studies import FIGURE, list_items
 from studies.latency.claims import IDLE, LOADED
 from studies.latency.compared import ALONE, Response, responses
 
@@ -23,7 +25,9 @@ def latency(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *_sentences(rows),
+        *list_items(_sentences(rows)),
+        FIGURE,
+        "",
         "Every 100 ms a client asks for 1 kB over one connection. The path is a home access of 50/10 Mbit/s and 20 ms.",
         f"The client is alone (`{IDLE}`), or a download and an upload of Linux's TCP CUBIC are beside it (`{LOADED}`).",
         "Both directions then have the queue that the row names.",
@@ -56,9 +60,8 @@ def _sentences(rows: Sequence[Response]) -> list[str]:
     loaded = sorted(((value, load) for load, value in medians.items() if load != ALONE), reverse=True)
     if not loaded or ALONE not in medians:
         return []
+    texts = format_list([f"{number_text(value)} ms with {load}" for value, load in loaded])
     return [
-        f"Alone a request takes {number_text(medians[ALONE])} ms in the middle of the pairs. Under load it takes:",
-        "",
-        *(f"* {number_text(value)} ms with {load}" for value, load in loaded),
-        "",
+        f"A request takes {number_text(medians[ALONE])} ms alone, in the middle of the pairs.",
+        f"A load beside it makes that {texts}.",
     ]

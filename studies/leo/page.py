@@ -10,6 +10,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, percentage, span_text
+from studies import FIGURE, list_items
 from studies.leo.claims import HANDOVERS, LONGEST_OUTAGE, RECONFIGURATION, STEADY
 from studies.leo.compared import Stack, stacks
 
@@ -37,7 +38,9 @@ def low_orbit(results: Sequence[CellResult]) -> str:
             "",
             "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
             "",
-            *(_sentences(measured) if measured else []),
+            *list_items(_sentences(measured)),
+            FIGURE,
+            "",
             "Each stack downloads from itself for 60 s over the profile `leo`, which is synthetic.",
             f"The link has 100 Mbit/s and 40 ms at first. Every 15 s {RECONFIGURATION} (`{HANDOVERS}`).",
             f"The columns *without* have the same link as it is at first (`{STEADY}`).",
@@ -94,10 +97,10 @@ def _sentences(measured: Sequence[Stack]) -> list[str]:
     if timed:
         (soonest, first), (latest, last) = timed[0], timed[-1]
         never = [stack.name for stack in measured if stack.unrecovered > 0]
-        rest = f" Sometimes the next outage comes before the link is full: {format_list(never)}." if never else ""
+        rest = f" The next outage sometimes comes before the link is full: {format_list(never)}." if never else ""
         sentences.append(
-            f"After an outage of up to {LONGEST_OUTAGE:g} ms {first.name} fills the link again within "
-            f"{number_text(soonest)} ms, and {last.name} within {number_text(latest)} ms.{rest}"
+            f"{first.name} fills the link again within {number_text(soonest)} ms after an outage of up to "
+            f"{LONGEST_OUTAGE:g} ms, and {last.name} within {number_text(latest)} ms.{rest}"
         )
     counted = [stack for stack in measured if stack.spurious is not None]
     if counted:
@@ -111,4 +114,4 @@ def _sentences(measured: Sequence[Stack]) -> list[str]:
                 f"{len(wrong)} of {len(counted)} stacks {verb} packets for lost that come.",
                 f"The largest number of these is {number_text(most.spurious.median)} a run ({most.name}).",
             ]
-    return [*sentences, ""]
+    return sentences

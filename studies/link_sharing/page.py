@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_list
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, percentage, span_text
 from harness.report.studies import measured_cells
@@ -39,6 +40,22 @@ def sharing(results: Sequence[CellResult]) -> str:
         lines += [table_row([_who(result), *_phases(result), *_figures(result)]) for result in cell_results]
         lines += ["", *(text for result in cell_results for text in _unfair(result))]
     return "\n".join(lines)
+
+
+def finding(results: Sequence[CellResult]) -> str:
+    """Jain's index of three flows of one stack, from the least to the largest of each congestion control."""
+    texts = []
+    for scenario, what in SHARING.items():
+        spans = {
+            servers: span
+            for result in measured_cells(results, scenario)
+            if " + " not in (servers := _servers(result)) and (span := result.interval("jain_shared")) is not None
+        }
+        if spans:
+            least, most = (choose(spans, key=lambda name: spans[name].median) for choose in (min, max))
+            to = f" to {number_text(spans[most].median)}" if most != least else ""
+            texts.append(f"{span_text(spans[least])} ({least}){to} with {what.partition(',')[0]}")
+    return f"INET's three flows share fairly; here Jain's index is {format_list(texts)}." if texts else ""
 
 
 def _unfair(result: CellResult) -> list[str]:

@@ -13,6 +13,7 @@ from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import controller_of, measured_cells
 from harness.scenario.schema import Scenario
+from studies import FIGURE
 from studies.medium_case.claims import INITIAL_WINDOW, LOSSY, SOURCE
 from studies.medium_case.compared import (
     Times,
@@ -50,6 +51,8 @@ def medium_case(results: Sequence[CellResult]) -> str:
         "50/10 Mbit/s. The objectives are 2 MB in 3 s, 10 MB in 5 s and 100 MB in 20 s.",
         "",
         *(f"{number}. {sentence}" for number, sentence in enumerate(sentences, 1)),
+        "",
+        FIGURE,
         "",
         *_recommendations(windows, connection, results),
         *_window_table(windows, results),

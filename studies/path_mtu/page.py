@@ -10,6 +10,7 @@ from harness.formatting import format_list
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
+from studies import FIGURE, list_items
 from studies.path_mtu.claims import CASES, MOMENT, MTU, SILENT, SOURCE, STATED, TOLD
 from studies.path_mtu.compared import Row, rows
 
@@ -28,7 +29,9 @@ def path_mtu(results: Sequence[CellResult]) -> str:
         "",
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
-        *([*sentences(found[TOLD.name], found[SILENT.name]), ""] if there else []),
+        *(list_items(sentences(found[TOLD.name], found[SILENT.name])) if there else []),
+        FIGURE,
+        "",
         f"The sources are {SOURCE}.",
         *STATED,
         "",
@@ -71,11 +74,11 @@ def sentences(told: Sequence[Row], silent: Sequence[Row]) -> list[str]:
 
 def _survivors(told: Sequence[Row], silent: Sequence[Row]) -> str:
     parts = []
-    for words, found in (("With", told), ("Without", silent)):
+    for words, found in (("with", told), ("without", silent)):
         quic = [row for row in found if not row.is_tcp]
         lost = [row.name for row in quic if not row.survives]
         parts.append(
-            f"{words} ICMP {sum(row.survives for row in quic)} of {len(quic)} stacks of QUIC end every download"
+            f"{sum(row.survives for row in quic)} of {len(quic)} stacks of QUIC end every download {words} ICMP"
             + (f"; {format_list(lost)} {'does' if len(lost) == 1 else 'do'} not." if lost else ".")
         )
     return " ".join(parts)
@@ -96,7 +99,7 @@ def _times(silent: Sequence[Row]) -> str:
     to = f" to {number_text(most)} s ({last})" if len(timed) > 1 else ""
     of = f"the medians of the {len(timed)} stacks that sent larger packets and survive"
     return (
-        f"Without ICMP data come again after {number_text(least)} s ({first}){to}, "
+        f"Data come again without ICMP after {number_text(least)} s ({first}){to}, "
         f"{of if to else 'the only one to survive'}.{aside}"
     )
 
@@ -107,7 +110,7 @@ def _worth(told: Sequence[Row], silent: Sequence[Row]) -> str:
     alone = [row.name for row, other in both if not other.survives]
     sooner = [row.name for row, other in both if other.survives and _is_sooner(row.recovery, other.recovery)]
     parts = [f"Only ICMP saves {format_list(alone)}."] if alone else []
-    parts += [f"With ICMP data of {format_list(sooner)} come again sooner in every run."] if sooner else []
+    parts += [f"Data of {format_list(sooner)} come again sooner with ICMP in every run."] if sooner else []
     tcp = [
         f"{'ends' if row.survives else 'does not end'} {when}"
         for when, found in (("with ICMP", told), ("without", silent))

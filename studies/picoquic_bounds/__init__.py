@@ -1,7 +1,7 @@
 """The bounds that picoquic's own tests state, on real queues."""
 
-from harness.report.studies import Study
-from studies.picoquic_bounds.page import bounds
+from harness.report.studies import Drawing, Study
+from studies.picoquic_bounds.page import bounds, times_per_bound
 
 STUDY = Study(
     source="picoquic, picoquictest: the tests' longest times",
@@ -9,4 +9,5 @@ STUDY = Study(
     scenarios=("picoquic",),
     place=6,
     page="picoquic.md",
+    drawings=(Drawing("picoquic-bounds.svg", "What transfers take, per picoquic's bounds", times_per_bound),),
 )

@@ -7,6 +7,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
+
+import altair as alt
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_list
@@ -17,8 +20,10 @@ from harness.report.resumption import add_mark, seed_of
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Link, Objective, Path, fixed
+from harness.stats.intervals import interval
 from harness.units import Duration, Percentage, Rate
-from studies import findings
+from studies import FIGURE, findings, per
+from studies.charts import Axis, Mark, draw_rows
 from studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
 
 #: Where the scenarios are; the rest of a name is upstream's, with hyphens.
@@ -165,6 +170,8 @@ def bounds(results: Sequence[CellResult]) -> str:
         "[`results/reference/`](../results/reference/README.md).",
         "",
         *findings(_sentences(bound_tests)),
+        FIGURE,
+        "",
         "picoquic's tests run client and server in one process over a simulated link. They state the longest time that",
         "a transfer may take. This lab sends the same transfers through Linux's queues, with picoquic at both ends.",
         "Two things differ in nearly all of them. The page tells these apart from the rest:",
@@ -196,6 +203,19 @@ def bounds(results: Sequence[CellResult]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def times_per_bound(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Vega-Lite of each test's time at the rate it names, and like for like, per its bound; None without runs."""
+    marks = []
+    shown = [(bound_test.test, figures) for bound_test in held(results) if (figures := bound_test.figures) is not None]
+    for test, figures in sorted(shown, key=lambda item: item[1].completion.median / item[1].bound):
+        spans = {"at the rate named": figures.completion}
+        if figures.adjusted_completion is not None:
+            spans["like for like"] = interval([figures.adjusted_completion])
+        marks += [Mark(test, case, per(span, figures.bound)) for case, span in spans.items()]
+    axis = Axis("time per bound", alt.Scale(zero=False), reference=1)
+    return draw_rows(marks, axis, "picoquic's own bounds", ["dashed: the bound"])
+
+
 def _sentences(made: Sequence[Held]) -> Iterator[str]:
     """How many bounds hold, which do not, and by how much."""
     if not made:
@@ -213,10 +233,11 @@ def _sentences(made: Sequence[Held]) -> Iterator[str]:
             "times as long as their bounds."
         )
     if never := [f"`{test}`" for test in reached if test not in finite]:
-        yield f"Not in time: {format_list(never)}."
+        yield f"{format_list(never)} {'does' if len(never) == 1 else 'do'} not end in time."
     if missed:
         names = format_list([f"`{test}`" for test in missed])
-        yield f"Not even like for like: {names}. The last column says why, as far as it is known."
+        verb = "misses its bound" if len(missed) == 1 else "miss their bounds"
+        yield f"{names} {verb} even like for like. The last column says why, as far as it is known."
 
 
 def _table(made: Sequence[Held]) -> list[str]:

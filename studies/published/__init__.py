@@ -1,8 +1,8 @@
 """Our runs beside figures that others published."""
 
-from harness.report.studies import Study
+from harness.report.studies import Drawing, Study
 from studies.published.claims import SOURCE
-from studies.published.page import published
+from studies.published.page import published, ratios
 
 STUDY = Study(
     source=SOURCE,
@@ -27,4 +27,5 @@ STUDY = Study(
     ),
     place=1,
     page="published.md",
+    drawings=(Drawing("published-ratios.svg", "Our figures, per the published ones", ratios),),
 )

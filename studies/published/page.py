@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import altair as alt
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
@@ -12,7 +16,9 @@ from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
-from studies import findings
+from harness.stats.intervals import interval
+from studies import FIGURE, findings
+from studies.charts import Axis, Mark, draw_rows
 from studies.published.claims import FIGURES, GRID, NOT_COMPARED, Published
 from studies.published.compared import ours
 
@@ -31,6 +37,8 @@ def published(results: Sequence[CellResult]) -> str:
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
         *findings(_sentences(results)),
+        FIGURE,
+        "",
         "What others measured, and what this lab does on a path like theirs. Ours are medians, with intervals where",
         f"chance plays. *Ratio* is ours to theirs. No reason is given where they are within {CLOSE:.0%}, or where",
         "theirs is a bound that holds. †: an abstract or an excerpt states the figure; the source was not read.",
@@ -50,12 +58,7 @@ def published(results: Sequence[CellResult]) -> str:
 
 def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     """How many figures agree, and which differ most."""
-    stored = {figure.key: own for figure in FIGURES if (own := ours(results, figure.key)) is not None}
-    compared = [
-        (own.value / figure.value, figure)
-        for figure in FIGURES
-        if (own := stored.get(figure.key)) and own.value is not None and figure.value is not None
-    ]
+    stored, compared = [figure for figure in FIGURES if ours(results, figure.key) is not None], _compared(results)
     if not compared:
         return
     bounds = [(ratio, figure) for ratio, figure in compared if figure.is_bound]
@@ -73,6 +76,31 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
         f"{len(stored) - len(compared)} more figures have no ratio, {len(FIGURES) - len(stored)} have no runs yet, and "
         f"{len(NOT_COMPARED)} sources are not compared."
     )
+
+
+def _compared(results: Sequence[CellResult]) -> list[tuple[float, Published]]:
+    """The ratio of ours to each published figure that has one."""
+    return [
+        (own.value / figure.value, figure)
+        for figure in FIGURES
+        if figure.value is not None and (own := ours(results, figure.key)) is not None and own.value is not None
+    ]
+
+
+def ratios(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Vega-Lite of the ratios of ours to the published figures; None without runs."""
+    compared = _compared(results)
+    names = Counter(figure.figure for _, figure in compared)
+    marks = [
+        Mark(
+            figure.figure if names[figure.figure] == 1 else f"{figure.figure}, {figure.path}",
+            "a bound" if figure.is_bound else "a measurement",
+            interval([ratio]),
+        )
+        for ratio, figure in compared
+    ]
+    axis = Axis("ours per theirs", alt.Scale(type="log", nice=False, padding=12), reference=1)
+    return draw_rows(marks, axis, "Ours beside published figures", ["dashed: they are equal"])
 
 
 def _agrees(ratio: float, figure: Published) -> bool:

@@ -9,7 +9,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text
 from harness.stats.intervals import interval
-from studies import FIGURE, extremes_text, list_items
+from studies import FIGURE, extremes_text, list_items, share_text
 from studies.queues.claims import ALONE, BESIDE, EQUAL, FAIR, QUEUES, SOURCE, STATED, USUAL
 from studies.queues.compared import Behind, Found, contestants, queues_of
 
@@ -73,11 +73,7 @@ def _alone(behind: Behind) -> str:
 
 
 def _beside(behind: Behind) -> str:
-    if behind.share is None:
-        return "–"
-    span = behind.share
-    low, high = f"{span.low:.0%}", f"{span.high:.0%}"
-    return f"{span.median:.0%}" if span.n == 1 or low == high else f"{span.median:.0%} [{low}, {high}]"
+    return "–" if behind.share is None else share_text(behind.share)
 
 
 def sentences(found: Found) -> list[str]:

@@ -2,7 +2,7 @@
 
 from harness.report.studies import Figure, Study
 from studies.red_droptail.claims import SOURCE
-from studies.red_droptail.page import queues
+from studies.red_droptail.page import finding, queues
 
 _PLOT = "red_beside_droptail"
 
@@ -11,6 +11,7 @@ STUDY = Study(
     text=queues,
     scenarios=("queue",),
     place=4,
+    finding=finding,
     figures=(
         Figure(
             "queue/red-high-bdp",

@@ -22,6 +22,7 @@ _SUFFIXES = ("", "-tcp", "-two", "-eight")
 #: From this number of flows on, the table has what they do together instead of each.
 _MANY = 3
 _RTT, _WINDOW = "mean_srtt", "mean_cwnd"
+_THROUGHPUTS = ("mean_throughput", "agg_throughput")
 
 
 def queues(results: Sequence[CellResult]) -> str:
@@ -51,6 +52,20 @@ def queues(results: Sequence[CellResult]) -> str:
         table_row(["---", "---", "---", "---:", "---:", "---:", "---:", "---:", "---"]),
     ]
     return "\n".join([*lines, *(table_row(_row(compared)) for compared in comparisons(results)), ""])
+
+
+def finding(results: Sequence[CellResult]) -> str:
+    """The notebook's gains of throughput, and in how many rows RED has less or more here, in a sentence."""
+    rows = [row for row in comparisons(results) if row.metric.metric in _THROUGHPUTS]
+    changes = [row.change for row in rows if row.change is not None and row.chance is not None]
+    if not changes:
+        return ""
+    gains = [claim.red[0] / claim.droptail[0] - 1 for claim in NOTEBOOK if not claim.mislabelled]
+    less, more = (sum(row.verdict == f"RED has {word}" for row in rows) for word in ("less", "more"))
+    return (
+        f"S. Shanks sees {min(gains):.0%} to {max(gains):.0%} more throughput with RED; here RED has less in {less} of "
+        f"{len(changes)} rows and more in {more}, with changes of {min(changes):+.1%} to {max(changes):+.1%}."
+    )
 
 
 def _durations(results: Sequence[CellResult]) -> str:

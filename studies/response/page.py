@@ -68,7 +68,7 @@ def _sentences(rows: Sequence[Window]) -> Iterator[str]:
             for window in sorted(worst, key=_distance, reverse=True)[:_NAMED]
         ]
         if texts:
-            yield (f"{_TITLES[controller]}: furthest from it {'are' if texts[1:] else 'is'} {format_list(texts)}.")
+            yield f"{_TITLES[controller]}: {format_list(texts)} {'are' if texts[1:] else 'is'} furthest from it."
 
 
 def _distance(window: Window) -> float:

@@ -2,7 +2,7 @@
 
 from harness.report.studies import Figure, Study
 from studies.udp_background.claims import SOURCE
-from studies.udp_background.page import background
+from studies.udp_background.page import background, finding
 
 _PLOTS = {
     "operating_point_time": "the operating point in time",
@@ -16,5 +16,6 @@ STUDY = Study(
     text=background,
     scenarios=("dumbbell/udp-background", "dumbbell/udp-background-quic"),
     place=3,
+    finding=finding,
     figures=tuple(Figure("dumbbell/udp-background", "linux", plot, caption) for plot, caption in _PLOTS.items()),
 )

@@ -13,6 +13,7 @@ from harness.report.numbers import number_text, percentage, span_text, unit_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import interval
+from studies import extremes_text
 from studies.udp_background.claims import LINK, NETWORK, TCP, UDP, Reported
 
 #: From this relative difference on a figure beside CCPerf's is explained.
@@ -82,6 +83,22 @@ def background(results: Sequence[CellResult]) -> str:
     return "\n".join([*lines, "", *_quic_beside_udp(results)])
 
 
+def finding(results: Sequence[CellResult]) -> str:
+    """How many of the experiment's figures ours are near, and what QUIC leaves to UDP, in a sentence."""
+    cells = measured_cells(results, "dumbbell/udp-background")
+    known = [compared for compared in compare(cells[0]) if compared.difference is not None] if cells else []
+    if not known:
+        return ""
+    near = sum(not compared.is_apart for compared in known)
+    left = {
+        f"{result.cell.server.name}, {result.cell.parameters['server.congestion_control']}": span
+        for result in measured_cells(results, "dumbbell/udp-background-quic")
+        if (span := _udp_throughput(result)) is not None
+    }
+    quic = f"; QUIC leaves UDP {extremes_text(left)} Mbit/s" if left else ""
+    return f"CCPerf has {len(known)} figures of TCP beside UDP, and {near} of ours are within a tenth of them{quic}."
+
+
 def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
     """The same with QUIC: a row a server and congestion control; the mean over the three flows."""
     cell_results = measured_cells(results, "dumbbell/udp-background-quic")
@@ -104,20 +121,24 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
     ]
     for result in cell_results:
         names = [[MetricName(name, flow) for flow in range(3)] for _, name in columns]
-        rate = _mean_interval(result, [MetricName("mean_throughput", flow) for flow in range(3, 6)])
         lines.append(
             table_row(
                 [
                     f"{result.cell.server.name} ({result.cell.parameters['server.congestion_control']})",
                     *(span_text(_mean_interval(result, flows)) for flows in names),
                     span_text(result.interval("jain_shared")),
-                    span_text(rate),
+                    span_text(_udp_throughput(result)),
                     span_text(result.interval("mean_queue_delay")),
                     percentage(result.interval("drop_rate")),
                 ]
             )
         )
     return [*lines, ""]
+
+
+def _udp_throughput(result: CellResult) -> Interval | None:
+    """The mean of the three flows of UDP, Mbit/s."""
+    return _mean_interval(result, [MetricName("mean_throughput", flow) for flow in range(3, 6)])
 
 
 def _row(compared: Compared) -> list[str]:

@@ -97,11 +97,10 @@ def _sentences(loads: Sequence[PageLoad]) -> Iterator[str]:
         parts = [f"the fastest pair, {quic[0].pair}, takes {span_text(quic[0].load)} s"]
         if tcp:
             sooner = sum(load.load.median < tcp[0].load.median for load in quic)
-            parts += [f"HTTPS over TCP takes {span_text(tcp[0].load)} s"]
-            parts += [f"{sooner} of {len(quic)} pairs of QUIC are faster than that"]
+            proxied = f" ({span_text(split[0].load)} s with proxies)" if split else ""
+            parts += [f"HTTPS over TCP takes {span_text(tcp[0].load)} s{proxied}"]
+            parts += [f"{sooner} of {len(quic)} pairs of QUIC are faster"]
         yield f"{path[0].upper()}{path[1:]}: {format_list(parts)}."
-        if split:
-            yield f"With proxies TCP takes {span_text(split[0].load)} s there."
     yield from _priorities(loads)
 
 

@@ -212,10 +212,70 @@ def test_a_study_is_a_folder_with_its_source() -> None:
 def test_figures_are_named_after_what_they_show() -> None:
     files = [figure.file for figure in figures()]
     assert len(set(files)) == len(files)
-    sharing = studies()["link_sharing"].figures[0].file
-    shown = study_pages([], {sharing})[SHARED_PAGE]
-    assert shown.count("](figures/") == 1
-    assert shown.index("## Bandwidth sharing") < shown.index(sharing) < shown.index("## UDP background")
+    first, second = (figure.file for figure in studies()["link_sharing"].figures[:2])
+    shown = study_pages([], {first, second})[SHARED_PAGE]
+    assert shown.count("](figures/") == 2
+    # The first figure of all opens the page, and the others stand in their parts.
+    assert shown.index("No runs are stored.") < shown.index(first) < shown.index("## QUIC over a GEO satellite")
+    assert shown.index("## Bandwidth sharing") < shown.index(second) < shown.index("## UDP background")
+
+
+def finding(name: str, cell_results: Sequence[CellResult]) -> str:
+    text = studies()[name].finding
+    assert text is not None and text([]) == ""
+    return text(cell_results)
+
+
+def test_pairs_that_meet_the_objectives_are_counted_once() -> None:
+    lossy = results("satellite/large-lossy", "picoquic", {"milestone_2MB": [2.0], "milestone_10MB": [3.0]}, "picoquic")
+    met, missed = medium("picoquic", 2.2, 3.8, 19.3), medium("quiche", 5.9, 7.7, 24.6)
+    assert finding("in_sequence_satellite", [*met, *met, *missed, *lossy]) == (
+        "N. Kuhn says that only picoquic with picoquic meets the satellite objectives; here 1 of 2 pairs do on 50/10 Mbit/s "
+        "and 0 of 1 (1 not decided) on 250/3 Mbit/s with 1 % loss."
+    )
+
+
+def test_shares_have_the_least_index_first() -> None:
+    values = {"jain_shared": [0.98, 0.99, 0.97], "drop_rate": [0.01] * 3}
+    cubic = [results("dumbbell/sharing-cubic", name, values) for name in ("quinn", "ngtcp2")]
+    better = results("dumbbell/sharing-cubic", "quiche", {"jain_shared": [0.999]})
+    # Stacks that are mixed are no controller's.
+    mixed = results("dumbbell/sharing-mixed", "quinn", {"jain_shared": [0.5]})
+    assert finding("link_sharing", [*sharing(), *cubic[0], *better, *mixed]) == (
+        "INET's three flows share fairly; here Jain's index is 0.999 (ngtcp2) with NewReno and "
+        "0.98 [0.97, 0.99] (quinn) to 0.999 with CUBIC."
+    )
+
+
+def test_figures_near_the_document_s_are_counted() -> None:
+    near = "CCPerf has 3 figures of TCP beside UDP, and 2 of ours are within a tenth of them"
+    assert finding("udp_background", background()) == f"{near}."
+    left = "; QUIC leaves UDP 7.45 [7.2, 7.7] (quinn, bbr) Mbit/s."
+    assert finding("udp_background", [*background(), *quic_background()]) == near + left
+
+
+def test_rows_in_which_red_has_less_are_counted() -> None:
+    droptail = [*queue("droptail", [4.0, 4.1, 4.2, 4.3, 4.4, 4.5]), *eight_flows("droptail", 4.9)]
+    red = [*queue("red", [3.9, 4.0, 4.1, 4.2, 4.2, 4.4]), *eight_flows("red", 5.2)]
+    assert finding("red_droptail", [*droptail, *red]) == (
+        "S. Shanks sees 5% to 136% more throughput with RED; here RED has less in 1 of 2 rows and more in 1, with changes "
+        "of -2.4% to +6.1%."
+    )
+    # One run tells nothing.
+    assert finding("red_droptail", [*queue("droptail", [4.0]), *queue("red", [5.0])]) == ""
+
+
+def test_contests_of_two_stacks_are_held_against_a_stack_s_own() -> None:
+    own = [*alone("quiche"), *pair("quiche", "quiche", 4.6)]
+    shared = {"flow0_mean_throughput": [3.0, 2.0], "flow1_mean_throughput": [6.0, 6.0]}
+    asked = {"flow0__server": "quiche", "flow1__server": "ngtcp2"}
+    asked |= {f"{name}__congestion_control": "cubic" for name in asked}
+    assert finding("fairness", [*own, *results("dumbbell/fairness", "ngtcp2", shared, **asked)]) == (
+        "R. Ware et al. accept the harm that a sender does to itself; other stacks do over 1.25 times that in 1 of 1 "
+        "contest. The least share is 29% [25%, 33%] (quiche cubic beside ngtcp2 cubic)."
+    )
+    # Nothing is known of what a stack has alone.
+    assert finding("fairness", [*own[:1], *pair("quiche", "ngtcp2", 3.0)]) == ""
 
 
 def test_a_figure_says_whose_client_it_shows() -> None:

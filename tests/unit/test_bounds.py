@@ -12,7 +12,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.scenario.schema import Scenario
 from harness.units import Rate
 from studies.picoquic_bounds.claims import NOTES
-from studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate
+from studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate, times_per_bound
 from tests.bounds import results, scenario
 from tests.examples import catalogue
 
@@ -87,6 +87,19 @@ def test_the_count() -> None:
     ]
     assert "1 of 3 bounds hold as they stand, and 2 hold like for like.\n" in bounds(cell_results)
     assert "No runs are stored." in bounds([]) and "hold as they stand" not in bounds([])
+
+
+def test_the_page_s_figure_has_the_nearest_to_its_bound_last() -> None:
+    loss, cubic = scenario("satellite-loss"), scenario("satellite-cubic")
+    drawn = times_per_bound([*results(loss, [4.0, 4.4, 4.0]), *results(cubic, [6.5], [5.5])])
+    assert drawn is not None and times_per_bound([]) is None
+    rows = (row for rows in drawn["datasets"].values() for row in rows if "case" in row)
+    marks = [(row["row"], row["case"], row["value"]) for row in rows]
+    assert [mark for mark in marks if mark[1] == "at the rate named"] == [
+        ("satellite_loss", "at the rate named", 0.5), ("satellite_cubic", "at the rate named", 1.0),
+    ]  # fmt: skip
+    # A sender that begins half a round trip sooner, on frames as fast as upstream's.
+    assert ("satellite_cubic", "like for like", pytest.approx((5.5 - 0.3) / 6.5)) in marks
 
 
 def test_the_figures() -> None:

@@ -7,7 +7,7 @@ from harness.outcome import Transfer
 from harness.report.results import effort_summary, slowest_families, total_effort
 from tests.engine_pairs import result, run
 from tests.examples import scenario
-from tools.reference.readme import with_experiments, with_results, with_verdicts
+from tools.reference.readme import TIMES, with_experiments, with_results, with_verdicts
 
 
 def of(name: str, *walls: float, virtual: float | None = 60.0) -> CellResult:
@@ -48,8 +48,16 @@ def test_pages_open_with_what_few_runs_show() -> None:
     for results in ([], few, few[1:]):
         opening, _, _ = with_results(page, results, "").partition("<!-- /findings -->")
         assert ("No runs are stored." in opening) is not bool(results)
-        assert ("1 pair end: alpha → beta soonest" in opening) is bool(results)
+        assert ("1 pair end in the grid below: alpha → beta soonest" in opening) is bool(results)
         assert "No runs are stored." in with_experiments(page, [], results)
+    assert TIMES.file not in opening
+    opening, _, _ = with_results(page, few, "", [TIMES.file]).partition("<!-- /findings -->")
+    assert opening.index("alpha → beta soonest") < opening.index(TIMES.file) < opening.index("client ↓ server →")
+    drawn = TIMES.draw(few)
+    assert drawn is not None and TIMES.draw([]) is None
+    assert [(row["row"], row["value"]) for rows in drawn["datasets"].values() for row in rows if "case" in row] == [
+        ("beta", 30.0)
+    ]
 
 
 def test_runs_of_nobody_take_nothing() -> None:

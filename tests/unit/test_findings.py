@@ -27,6 +27,8 @@ STORED: dict[str, tuple[tuple[str, str, str], list[dict[str, float]]]] = {
     "response": (("loss/response-100ms", "quinn", "quinn"), [{"packets_to_client": 36_600.0}]),
     "queues": (("links/queues", "quinn", "quiche"), [{"mean_throughput": 9.0}, {"mean_throughput": 9.0}]),
     "reordering": (("reordering/neighbours", "quiche", "quiche"), [{"completion": 9.0, "spurious_losses": 3.0}]),
+    "picoquic_bounds": (("picoquic/satellite-loss", "picoquic", "picoquic"), [{"completion": 9.0}]),
+    "published": (("picoquic/satellite-loss", "picoquic", "picoquic"), [{"completion": 9.0}]),
     "remembered": (("remembered/same-50-10mb", "quinn", "quinn"), [{"completion": 9.0}]),
 }
 
@@ -51,6 +53,13 @@ def test_a_poor_store_makes_a_page(name: str, kind: Callable[[CellResult], CellR
     page = study_page(study.page, cells, drawn)
     assert page.startswith("# ") and FIGURE not in page
     assert [page.count(file) for file in drawn] == [1] * len(drawn)
+
+
+def test_a_page_opens_with_the_first_of_its_drawings() -> None:
+    first = {study.page: study for study in reversed(studies().values())}
+    for study in first.values():
+        if study.drawings:
+            assert FIGURE in study.text([]).partition("\n## ")[0], study.page
 
 
 def test_extremes_are_named_once() -> None:

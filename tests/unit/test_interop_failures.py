@@ -21,7 +21,7 @@ from harness.stats.intervals import share_interval
 from tests.examples import catalogue, cell, implementation
 from tests.rendering import printed
 from tests.unit.captures import make_run
-from tools.reference.interop_page import interop_page
+from tools.reference.interop_page import SUCCESSES, interop_page
 
 WRONG = InteropCheck(
     check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
@@ -267,6 +267,15 @@ def test_where_chance_decides_a_page_has_the_rate_and_its_interval(tmp_path: Pat
     scenarios = [catalogue().scenario(file) for file in catalogue().scenario_files()]
     page = interop_page(scenarios, [], [_repeated(tmp_path, 1, *([0] * 18), 1)])
     assert "1 inconclusive (0 of them not exercised, 1 by chance: some seeds succeed)." in page
+    assert "![In how many of its cells" not in page
+    page = interop_page(scenarios, [], [_repeated(tmp_path, 0)], [SUCCESSES.file])
+    assert page.index(SUCCESSES.file) < page.index("## How it is done")
+    drawn = SUCCESSES.draw([_repeated(tmp_path, 0)])
+    assert drawn is not None and SUCCESSES.draw([]) is None
+    marks = [row for rows in drawn["datasets"].values() for row in rows if "case" in row]
+    assert {(row["row"], row["case"], row["value"]) for row in marks} == {
+        ("alpha", "as a client", 1.0), ("beta", "as a server", 1.0),
+    }  # fmt: skip
     always = render_markdown(interop_document(matrix_of([_repeated(tmp_path, 1, 1)])))
     assert "| alpha | 0/2 (0–66 %) |" in always and "nobody has looked into" in always.lower()
 

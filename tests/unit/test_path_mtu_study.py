@@ -84,13 +84,13 @@ def test_three_texts() -> None:
     signalled, silent = (rows(study_results(), case) for case in CASES)
     survivors, times, worth = sentences(signalled, silent)
     assert survivors == (
-        "With ICMP 3 of 4 stacks of QUIC end every download; quiche does not. "
-        "Without ICMP 2 of 4 stacks of QUIC end every download; quiche and tquic do not."
+        "3 of 4 stacks of QUIC end every download with ICMP; quiche does not. "
+        "2 of 4 stacks of QUIC end every download without ICMP; quiche and tquic do not."
     )
     assert "after 0.55 s (picoquic), the only one to survive" in times
     assert "These sent nothing that was too large: aioquic." in times
     assert worth == (
-        "Only ICMP saves tquic. With ICMP data of picoquic come again sooner in every run. "
+        "Only ICMP saves tquic. Data of picoquic come again sooner with ICMP in every run. "
         "The same download over Linux's TCP ends with ICMP and does not end without."
     )
 

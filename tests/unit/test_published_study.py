@@ -109,6 +109,16 @@ def test_a_ratio_is_ours_to_theirs_and_its_reason_stands_where_they_differ() -> 
     assert _row(page, "satellite_loss")[-2:] == ["0.5", "–"]
 
 
+def test_the_figure_has_a_mark_for_each_ratio() -> None:
+    drawn = STUDY.drawings[0].draw(RUNS)
+    assert drawn is not None and STUDY.drawings[0].draw([]) is None
+    marks = [row for rows in drawn["datasets"].values() for row in rows if "case" in row]
+    assert {(row["row"], row["case"], round(row["value"], 3)) for row in marks} >= {
+        ("10 MiB, picoquic with itself", "a measurement", 1.2), ("satellite_basic: 100 MB", "a bound", 1.2),
+        ("satellite_loss: 100 MB", "a bound", 0.5),
+    }  # fmt: skip
+
+
 def test_second_connections_are_told_apart_from_first_ones() -> None:
     results = results_of("remembered/same-50-10mb", "quinn", "quinn", {"completion": 8.0})
     runs = []

@@ -442,7 +442,9 @@ def test_the_page_of_histories_leads_with_what_changed_most(tmp_path: Path) -> N
         "* **mine 1.3.0** (2026-01-04), test/case", "* **mine 1.1.0** (2026-01-02), test/case",
     ]  # fmt: skip
     assert findings[1].endswith("completion 8 → 7 (-12%): line rate 1 s less. Its notes name a larger window.")
-    assert "## Mine: 4 releases" in page and "](figures/history-mine.svg)" in page
+    assert "## Mine: 4 releases" in page and page.count("](figures/history-mine.svg)") == 1
+    # The figure of the largest change stands in the opening.
+    assert "](figures/history-mine.svg)\n\nEach release downloads" in opening
     assert [file for file, _ in history_figures(Catalogue(tmp_path), results)] == ["history-mine.svg"]
     for few in ([], results[:1]):
         page = histories_page(Catalogue(tmp_path), few, [])

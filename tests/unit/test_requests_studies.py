@@ -32,8 +32,8 @@ def test_page_loads_are_told_by_path_and_beside_tcp() -> None:
     assert table_cells(page, "quic-go → aioquic")[-1] == "no"
     assert table_cells(page, "go-https → https, proxies with 100 packets")[3] == "5"
     assert (
-        "* GEO, 50/10 Mbit/s and 650 ms: the fastest pair, quic-go → ngtcp2, takes 5.5 s, HTTPS over TCP takes 6.6 s and "
-        "1 of 2 pairs of QUIC are faster than that.\n* With proxies TCP takes 5 s there.\n"
+        "* GEO, 50/10 Mbit/s and 650 ms: the fastest pair, quic-go → ngtcp2, takes 5.5 s, HTTPS over TCP takes 6.6 s "
+        "(5 s with proxies) and 1 of 2 pairs of QUIC are faster.\n"
     ) in page
     # Of the other four paths, and of several connections.
     assert page.count("No runs are stored.") == 5
@@ -73,8 +73,8 @@ def test_response_times_are_told_by_queue() -> None:
     page = latency(REQUESTS)
     assert table_cells(page, "idle")[1:] == ["quic-go → quic-go", "20", "30", "3,000", "0"]
     assert page.index("| idle |") < page.index("| 4 BDP |") < page.index("| cake |")
-    assert "Alone a request takes 20 ms in the middle of the pairs. Under load it takes:" in page
-    assert "* 90 ms with 4 BDP\n* 21 ms with cake\n" in page
+    assert "* A request takes 20 ms alone, in the middle of the pairs.\n" in page
+    assert "* A load beside it makes that 90 ms with 4 BDP and 21 ms with cake.\n" in page
     assert "No runs are stored." in latency([])
 
 

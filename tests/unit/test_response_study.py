@@ -42,7 +42,7 @@ def test_a_window_stands_beside_its_rfc_s() -> None:
     # Who is apart has its reason, and nobody else.
     assert "* nginx: it grows by 65,527 bytes" in page and "* quic-go" not in page
     assert "Reno: 1 of 2 servers stay within 20% of RFC 5681 wherever they ran: quic-go." in page
-    assert "Reno: furthest from it is nginx with 1.99 times it (100 ms, 1.0%)." in page
+    assert "Reno: nginx with 1.99 times it (100 ms, 1.0%) is furthest from it." in page
     drawn = window_ratios(runs)
     assert drawn is not None
     values = {row["row"]: row["value"] for rows in drawn["datasets"].values() for row in rows if "case" in row}

@@ -205,7 +205,7 @@ def generate() -> None:
 
 @program.command()
 def figures() -> None:
-    """Draw the figures of docs/documents.md from the reference runs."""
+    """Draw the figures of the pages from the reference runs."""
     from tools.reference.pages import drawings
 
     for file, svg in drawings(open_app(REFERENCE)):

@@ -43,7 +43,14 @@ with [the parts of the time](because.md) that became longer or shorter.
 def histories_page(catalogue: Catalogue, results: Sequence[CellResult], drawn: Sequence[str]) -> str:
     """The page. `drawn`: files of figures below docs/figures that are there."""
     by_name = stored_histories(results, catalogue.releases)
-    parts = [_HEAD, *findings(_sentences(by_name)), _METHOD]
+    titles = {name: catalogue.implementations()[name][0].title or name for name in by_name}
+    images = {
+        name: f"![Milestones of every release of {title}](figures/{file})\n"
+        for name, title in titles.items()
+        if (file := figure_file(name)) in drawn
+    }
+    most = max(images, key=lambda name: _largest_gain(by_name[name]), default="")
+    parts = [_HEAD, *findings(_sentences(by_name)), *filter(None, [images.pop(most, "")]), _METHOD]
     changes = [change for name, histories in by_name.items() for change in _changes(name, histories)]
     if changes:
         parts.append(
@@ -51,11 +58,10 @@ def histories_page(catalogue: Catalogue, results: Sequence[CellResult], drawn: S
         )
         parts.append("\n".join(f"* {change}" for change in changes) + "\n")
     for name, histories in by_name.items():
-        implementation = catalogue.implementations()[name][0]
         count = max(sum(item.result is not None for item in history.results) for history in histories)
-        parts.append(f"## {implementation.title or name}: {format_count(count, 'release')}\n")
-        if (file := figure_file(name)) in drawn:
-            parts.append(f"![Milestones of every release of {implementation.title or name}](figures/{file})\n")
+        parts.append(f"## {titles[name]}: {format_count(count, 'release')}\n")
+        if name in images:
+            parts.append(images[name])
         parts.append(render_blocks(history_blocks(histories)))
     if note := outdated_note([result for result in results if has_release(result)]):
         parts.append(f"{note}\n")
@@ -98,6 +104,13 @@ def _sentences(by_name: Mapping[str, Sequence[ScenarioHistory]]) -> Iterator[str
     ]
     if unreached:
         yield f"A milestone is no longer reached since {format_list(unreached)}."
+
+
+def _largest_gain(histories: Sequence[ScenarioHistory]) -> float:
+    """How much a figure became better or worse at most, as the finding of the page has it; 0 without a change."""
+    plain = [history for history in histories if case_of(history.scenario.name) is None]
+    gains = [gain for history in plain for change in history.changes.values() for gain, _ in _gains(history, change)]
+    return max(map(abs, gains), default=0.0)
 
 
 def _gains(history: ScenarioHistory, change: ReleaseChange) -> Iterator[tuple[float, str]]:

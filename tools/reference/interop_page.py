@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import altair as alt
 
 from harness.analysis.interop import declared_checks
 from harness.analysis.interop.matrix import InteropMatrix, PassRate
@@ -33,9 +36,13 @@ from harness.report.interop import (
 )
 from harness.report.markdown import render_blocks, render_markdown, table_row
 from harness.report.results import effort_summary
+from harness.report.studies import Drawing
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
+from harness.stats.intervals import interval
 from studies import findings
+from studies.charts import Axis, Mark, draw_rows
+from tools.reference.study_pages import image_line
 
 _HEAD = """\
 # Interop
@@ -134,19 +141,23 @@ no others, curl, and Caddy. `harness check NAME` tries each of these, and the re
 
 #: Cases in which chance decides.
 _CHANCE = ("handshakeloss", "transferloss", "handshakecorruption", "transfercorruption")
+_ROLES = ("as a client", "as a server")
 #: The most cases that a sentence names.
 _MAX_CASES = 3
 
 
 def interop_page(
-    scenarios: Sequence[Scenario], implementations: Sequence[Implementation], results: Sequence[CellResult]
+    scenarios: Sequence[Scenario],
+    implementations: Sequence[Implementation],
+    results: Sequence[CellResult],
+    drawn: Collection[str] = (),
 ) -> str:
     """The page. `scenarios`, `implementations`: all; those of test cases are taken, and of the latter what is built
-    here and speaks QUIC.
+    here and speaks QUIC. `drawn`: files of figures that are there.
     """
     by_name = {scenario.name: scenario for scenario in scenarios}
     matrix = matrix_of(results)
-    lines = [_HEAD, *findings(_sentences(matrix, results))]
+    lines = [_HEAD, *findings(_sentences(matrix, results)), *filter(None, [image_line(SUCCESSES, drawn)])]
     if matrix.entries:
         lines.append(render_blocks([Paragraph(f"{RESULT_LEGEND}."), grid(matrix)]).rstrip("\n"))
     lines.append(_METHOD)
@@ -229,6 +240,31 @@ def _sentences(matrix: InteropMatrix, results: Sequence[CellResult]) -> Iterator
     shown = [f"{CASES[name]} {rate_text(rate)}" for name, rate in rates.items() if rate.runs]
     if shown:
         yield f"Where packets are lost or damaged, runs succeed so often (95 %, Wilson): {format_list(shown)}."
+
+
+def _successes(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Vega-Lite of the share of its cells in which each implementation succeeds, by its role; None without runs."""
+    entries = matrix_of(results).entries
+    succeeded: dict[tuple[str, str], list[bool]] = {}
+    for (pair, _), entry in entries.items():
+        if entry.judged_word != "unsupported":
+            for name, role in zip(pair, _ROLES, strict=True):
+                succeeded.setdefault((name, role), []).append(entry.judged_word == "succeeded")
+    marks = [
+        Mark(name, role, interval([sum(outcomes) / len(outcomes)])) for (name, role), outcomes in succeeded.items()
+    ]
+    least = {mark.row: min(other.span.median for other in marks if other.row == mark.row) for mark in marks}
+    return draw_rows(
+        sorted(marks, key=lambda mark: (least[mark.row], mark.row)),
+        Axis("of the cells that both take", alt.Scale(domainMax=1), alt.Axis(format="%", grid=True, tickCount=6)),
+        "Test cases that succeed",
+        ["a cell is a pair in a test case"],
+        _ROLES,
+    )
+
+
+#: The figure of the page.
+SUCCESSES = Drawing("interop-successes.svg", "In how many of its cells each implementation succeeds", _successes)
 
 
 def _total(rates: Iterable[PassRate]) -> PassRate:

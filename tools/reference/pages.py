@@ -30,10 +30,11 @@ from tools.reference.campaign import Reference
 from tools.reference.changed import changed, changed_page
 from tools.reference.commands_page import commands_page
 from tools.reference.histories_page import histories_page, history_figures
-from tools.reference.interop_page import interop_page
+from tools.reference.interop_page import SUCCESSES, interop_page
 from tools.reference.plots_page import plots_page
 from tools.reference.readme import (
     SHOWN,
+    TIMES,
     reference_page,
     with_datagrams,
     with_experiments,
@@ -140,11 +141,11 @@ def _result_pages(app: App) -> dict[Path, Text]:
 
     return {
         readme: lambda: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results()), known()),
-        page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results())),
+        page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results()), drawn()),
         root / "docs" / "figures" / "terminal.svg": lambda: terminal_picture(results()),
         root / "results" / "reference" / "README.md": lambda: reference_page(results()),
         root / "docs" / "histories.md": lambda: histories_page(app.catalogue, every_result(), drawn()),
-        root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results()),
+        root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results(), drawn()),
         parameters: lambda: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
         ),
@@ -189,7 +190,7 @@ def behind_figures(results: Sequence[CellResult]) -> set[str]:
 
 
 def drawings(app: App) -> Iterator[tuple[Path, str]]:
-    """The studies' figures, one after the other: file, SVG."""
+    """The figures of the pages, one after the other: file, SVG."""
     import vl_convert
 
     from harness.report.plots.render import render_figures as figures_of
@@ -199,7 +200,7 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     folder = app.paths.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)
     current = [result for result in every if not has_release(result)]
-    for whole in study_drawings():
+    for whole in (*study_drawings(), TIMES, SUCCESSES):
         if (specification := whole.draw(current)) is not None:
             yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
     for file, figure in history_figures(app.catalogue, every):

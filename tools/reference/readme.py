@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
+import altair as alt
 import numpy as np
 
 from harness.analysis.interop.registry import case_of
@@ -16,7 +18,7 @@ from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, attributions, notable_parts
 from harness.evaluation.objective_claim import meeting_pairs
 from harness.formatting import format_count, format_list
-from harness.outcome import proven_outcome
+from harness.outcome import Interval, proven_outcome
 from harness.report.compare import comparison_blocks, comparisons
 from harness.report.diagnosis import STATE_NAMES, diagnosis_blocks
 from harness.report.document import Block, Column, Row, Table
@@ -24,11 +26,14 @@ from harness.report.grid import grid_blocks, verdict_grid_blocks
 from harness.report.markdown import render_blocks, render_markdown
 from harness.report.parameters import defaults, defaults_blocks, observations, vocabulary_document
 from harness.report.results import group_by_scenario, results_blocks, slowest_families, total_effort, totals_blocks
+from harness.report.studies import Drawing
 from harness.report.why import why_blocks
 from harness.scenario.schema import Implementation
 from studies import findings
+from studies.charts import Axis, Mark, draw_rows
 from studies.coexistence.claims import PATHS
 from studies.coexistence.compared import contests
+from tools.reference.study_pages import image_line
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
 SHOWN = "satellite/medium"
@@ -94,15 +99,42 @@ def with_implementations(text: str, implementations: Sequence[Implementation]) -
     return between(text, "implementations", content, "the README")
 
 
-def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
-    """The text of docs/results.md with its tables made anew, the studies' claims below. InputError likewise."""
+def with_results(text: str, results: Sequence[CellResult], claims: str, drawn: Collection[str] = ()) -> str:
+    """The text of docs/results.md with its tables made anew, the studies' claims below. InputError likewise.
+
+    `drawn`: files of figures that are there.
+    """
     shown = [result for result in results if result.cell.scenario.name == SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
     page = "docs/results.md"
-    opening = [*findings(_sentences(results)), render_blocks(grid_blocks(everyone))]
+    figure = filter(None, [image_line(TIMES, drawn)])
+    opening = [*findings(_sentences(results)), *figure, render_blocks(grid_blocks(everyone))]
     text = between(text, "findings", "\n".join(opening), page)
     tables = render_blocks([*totals_blocks(results), *results_blocks(shown)])
     return between(text, "results", f"{tables}\n{claims}", page)
+
+
+def _times(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Vega-Lite of each server's time in the grid of all pairs, over its clients; None without runs."""
+    by_server: dict[str, list[float]] = {}
+    for result in results:
+        span = result.interval("completion", 0, "first")
+        if result.cell.scenario.name == EVERYONE and not result.cell.parameters and span is not None:
+            by_server.setdefault(result.cell.server.name, []).append(span.median)
+    marks = []
+    for name, times in by_server.items():
+        ends = {"low": min(times), "high": max(times), "coverage": 1 - 2 ** (1 - len(times))}
+        marks.append(Mark(name, "10 MB", Interval(n=len(times), median=statistics.median(times), **ends)))
+    return draw_rows(
+        sorted(marks, key=lambda mark: mark.span.median),
+        Axis("seconds to the last byte", alt.Scale(zero=True)),
+        "10 MB on the medium case, by server",
+        ["a point is the median over the clients, a line goes from the soonest client to the latest"],
+    )
+
+
+#: The figure of docs/results.md.
+TIMES = Drawing("everyone-times.svg", "How long each server takes for 10 MB on the medium case", _times)
 
 
 def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
@@ -126,12 +158,13 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
         pairs = format_list([f"{' → '.join(_pair(result))}" for result in meeting])
         if meeting:
             count = f"{len(meeting)} of {format_count(len(group), 'pair')}"
-            met.append(f"In virtual time all objectives of {name} are met by {count}: {pairs}.")
+            verb = "meets" if len(meeting) == 1 else "meet"
+            met.append(f"{count} {verb} all objectives of {name} in virtual time: {pairs}.")
         else:
             missed.append(f"{name} ({len(group)})")
     yield from met
     if missed:
-        yield f"No pair is shown to meet all objectives of {format_list(missed)}; in brackets stand the pairs that ran."
+        yield f"No pair is shown to meet all objectives of {format_list(missed)}; the pairs that ran stand in brackets."
     times = {
         " → ".join(_pair(result)): span.median
         for result in results
@@ -141,7 +174,7 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     if times:
         first, last = (choose(times, key=lambda name: times[name]) for choose in (min, max))
         yield (
-            f"In the grid below {format_count(len(times), 'pair')} end: {first} soonest ({times[first]:.1f} s), "
+            f"{format_count(len(times), 'pair')} end in the grid below: {first} soonest ({times[first]:.1f} s), "
             f"and {last} latest ({times[last]:.1f} s)."
         )
 
@@ -172,8 +205,8 @@ def _causes(results: Sequence[CellResult]) -> Iterator[str]:
         return
     names = format_list([f"{STATE_NAMES[state]} ({count})" for state, count in largest.most_common()])
     yield (
-        f"In {format_count(len(transfers), 'pair')} of the README's matrix that completed, most time beyond what every "
-        f"transfer needs goes to {names}."
+        f"Most time beyond what every transfer needs goes to {names}, in {format_count(len(transfers), 'pair')} of the "
+        "README's matrix that completed."
     )
     shares = [transfer.seconds_in("line_rate") / transfer.seconds for transfer in transfers]
     starts = [transfer.seconds_in("slow_start") for transfer in transfers]

@@ -53,25 +53,44 @@ def study_page(page: str, results: Sequence[CellResult], there: Collection[str])
         # Data have no head, and no note: a program reads them.
         (data,) = (study.beside[page](results) for study in studies().values() if page in study.beside)
         return data
-    texts = [_HEAD] if page == SHARED_PAGE else []
-    for study in studies().values():
-        if page != study.page and page not in study.beside:
-            continue
+    own = [study for study in studies().values() if page == study.page or page in study.beside]
+    images = [_images(study, there) for study in own]
+    texts = []
+    if page == SHARED_PAGE:
+        sentences = [study.finding(results) for study in own if study.finding is not None]
+        opening = "\n".join([_HEAD, *package.findings(sentences), package.FIGURE, "", ""])
+        texts.append(_with_figure(opening, next(filter(None, images), [])).rstrip() + "\n")
+    for study, shown in zip(own, images, strict=True):
         older = outdated_note([result for result in results if study.rests_on(result)])
         if page == study.page:
-            files = [(figure.caption, figure.file) for figure in study.figures]
-            files += [(drawing.caption, drawing.file) for drawing in study.drawings]
-            shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
-            text = study.text(results)
-            if package.FIGURE in text:
-                text = text.replace(f"{package.FIGURE}\n\n", "\n".join([*shown[:1], ""]) if shown else "")
-                shown = shown[1:]
+            text = _with_figure(study.text(results), shown)
             drawn = "\n".join(shown) + "\n" if shown else ""
             texts.append(f"{text}\n{drawn}{older}\n\n" if older else f"{text}\n{drawn}")
-        if page in study.beside:
-            text = study.beside[page](results)
+        else:
+            text = _with_figure(study.beside[page](results), shown)
             texts.append(f"{text}\n{older}\n" if older else text)
     return "\n".join(texts).rstrip() + "\n"
+
+
+def _images(study: Study, there: Collection[str]) -> list[str]:
+    """The lines of a study's figures that have been drawn."""
+    figures: Sequence[Drawing | Figure] = (*study.drawings, *study.figures)
+    return [image for figure in figures if (image := image_line(figure, there))]
+
+
+def image_line(figure: Drawing | Figure, there: Collection[str]) -> str:
+    """The line that shows a figure on a page; empty where it has not been drawn."""
+    return f"![{figure.caption}](figures/{figure.file})\n" if figure.file in there else ""
+
+
+def _with_figure(text: str, images: list[str]) -> str:
+    """A text with the first of these images at the place of its figure, and without that place if there are none.
+
+    The image that is shown is taken from the list.
+    """
+    if package.FIGURE not in text:
+        return text
+    return text.replace(f"{package.FIGURE}\n\n", f"{images.pop(0)}\n" if images else "")
 
 
 def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[str, str]:
