@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.cli import main
 from harness.cli.signals import FAILED, USAGE
@@ -33,7 +36,7 @@ from harness.report.site.overview import (
     heading_spans,
     overview,
 )
-from harness.report.site.pictures import axis_ticks, objective_scale, received_picture
+from harness.report.site.pictures import axis_ticks, corners, objective_scale, received_picture
 from harness.report.site.study import pack, study_pages
 from harness.report.tile import build_tile, headline, heat
 from harness.scenario.schema import Implementation, Objective
@@ -340,6 +343,20 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
                 assert key in script_content(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
             if anchor and not place:
                 assert f'id="{anchor}"' in text, f"{file}: {target}"
+
+
+@given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 200)), min_size=2, max_size=40))
+def test_a_line_without_points_of_its_straight_parts_looks_the_same(steps: list[tuple[int, int]]) -> None:
+    points = [
+        (float(x), float(y)) for x, y in accumulate(steps, lambda one, step: (one[0] + step[0], one[1] + step[1]))
+    ]
+    kept = list(corners(points))
+    assert (kept[0], kept[-1]) == (points[0], points[-1]) and set(kept) <= set(points)
+    for x, y in points:
+        parts = [(a, b) for a, b in pairwise(kept) if a[1] <= y <= b[1]]
+        passes = [a[0] + (b[0] - a[0]) * (y - a[1]) / (b[1] - a[1]) if b[1] > a[1] else x for a, b in parts]
+        assert min(abs(x - place) for place in passes) <= 0.3 + 1e-9
+    assert list(corners([(0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, 9.0)])) == [(0, 0), (3, 3), (4, 9)]
 
 
 def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:

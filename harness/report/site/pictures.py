@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult, initial_window_bytes
@@ -16,6 +16,8 @@ from harness.units import Size
 
 #: Segments of the slow-start curve, and of the line-rate curve, which is straight except where the rate changes.
 _BOOK, _STRAIGHT = 36, 12
+#: So far beside a line nobody sees a point, in the picture's units (about pixels).
+_UNSEEN = 0.3
 #: Ratio of a scale's length to the greatest value on it.
 _ROOM = 1.08
 #: Approximate number of labels of an axis.
@@ -203,7 +205,30 @@ def _parts(amount: Size, count: int) -> list[Size]:
 
 
 def _svg_points(points: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{x:g},{y:g}" for x, y in points)
+    return " ".join(f"{x:g},{y:g}" for x, y in corners(list(points)))
+
+
+def corners(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The points of a line without those that it passes within `_UNSEEN` of: most are on straight parts.
+
+    Points are in order of y, as those of received bytes are.
+    """
+    start = 0
+    for end in range(2, len(points)):
+        if not _is_straight(points[start : end + 1]):
+            yield points[start]
+            start = end - 1
+    yield points[start]
+    if start < len(points) - 1:
+        yield points[-1]
+
+
+def _is_straight(points: Sequence[tuple[float, float]]) -> bool:
+    (x0, y0), *between, (x1, y1) = points
+    if y1 == y0:
+        return False
+    slope = (x1 - x0) / (y1 - y0)
+    return all(abs(x - x0 - slope * (y - y0)) <= _UNSEEN for x, y in between)
 
 
 def axis_ticks(end: float) -> Sequence[float]:
