@@ -50,7 +50,7 @@ LEDGER = "results/equivalences.yaml"
 
 
 def _objective_mistakes(scenario: Scenario) -> Iterable[Mistake]:
-    from harness.analysis.metrics.objectives import mistakes
+    from harness.analysis.objectives import mistakes
 
     return mistakes(scenario)
 

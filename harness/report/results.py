@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from harness.analysis.metrics.registry import declared_metrics, unit_of
+from harness.analysis.metric_registry import declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult, attributions, initial_window_bytes
 from harness.evaluation.missing_metrics import run_warnings
 from harness.evaluation.ranking import rank_cells
