@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from harness.analysis.metrics.objectives import mistakes
+from harness.analysis.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.execution.matrix import Request, build_matrix
 from harness.outcome import Cell, Image

@@ -270,7 +270,7 @@ class Catalogue:
     manifests: tuple[Path, ...] = ()
     """Additional image.yaml files outside the root folder."""
     mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
-    """Checks of a scenario that need the metrics (`harness.analysis.metrics.objectives`)."""
+    """Checks of a scenario that need the metrics (`harness.analysis.objectives`)."""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     """Name of an implementation, or of a release → image that replaces its own; the rest of the manifest applies."""
     workspace: Path | None = None

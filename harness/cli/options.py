@@ -614,7 +614,7 @@ def with_expectations(request: Request, words: list[str] | None) -> Request:
     """A request whose scenarios have these objectives in place of their own. Raises InputError."""
     if not words:
         return request
-    from harness.analysis.metrics.objectives import mistakes
+    from harness.analysis.objectives import mistakes
 
     objectives = tuple(_parse_expectation(text) for text in words)
     scenarios = []

@@ -266,7 +266,7 @@ def _range(app: App, text: str) -> tuple[Implementation, list[Release]]:
 
 def _require_metric(asking: BisectArguments, scenario: Scenario) -> None:
     """InputError for a metric that no run has."""
-    from harness.analysis.metrics.registry import find_metric
+    from harness.analysis.metric_registry import find_metric
     from harness.evaluation.release_history import ScenarioHistory
     from harness.scenario.metric_names import MetricName
 
@@ -279,7 +279,7 @@ def _require_metric(asking: BisectArguments, scenario: Scenario) -> None:
 
 def _criterion(asking: BisectArguments, oldest: CellResult, tolerance: float, *, improves: bool) -> Criterion:
     """What counts as a change. NoDataError where the oldest release's runs do not have the metric."""
-    from harness.analysis.metrics.registry import find_metric
+    from harness.analysis.metric_registry import find_metric
     from harness.evaluation.release_history import Criterion, ScenarioHistory
 
     if asking.changed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.metrics.registry import find_metric
+from harness.analysis.metric_registry import find_metric
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import FAILED_TRANSFER, Better, EngineName, Interval
 from harness.planning.sweep import is_path_name

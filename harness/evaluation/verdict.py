@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.analysis.interop import verdict_of
-from harness.analysis.metrics.objectives import convert
-from harness.analysis.metrics.registry import unit_of
+from harness.analysis.metric_registry import unit_of
+from harness.analysis.objectives import convert
 from harness.outcome import (
     Interval,
     MeasuredRun,
@@ -59,6 +58,9 @@ def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], pa
     if paths and len(paths) != len(runs):
         raise ValueError(f"{len(paths)} paths for {len(runs)} runs")
     if scenario.checks:
+        # Few scenarios have checks, and what makes them takes 0.15 s of CPU to import.
+        from harness.analysis.interop import verdict_of
+
         interop = verdict_of(runs)
         if interop.status != "pass" or not scenario.objectives:
             return interop.model_copy(update={"evidence": tuple(paths)})

@@ -39,11 +39,17 @@ class CampaignCheckout(Protocol):
     """What a campaign needs of a checkout (`harness.execution.checkout.App`)."""
 
     paths: CheckoutPaths
-    images: Images
-    inventory: ImageInventory
     contents: ContentsCache
     cache: Cache
-    root_file_systems: RootFileSystems
+
+    @property
+    def images(self) -> Images: ...  # noqa: D102
+
+    @property
+    def inventory(self) -> ImageInventory: ...  # noqa: D102
+
+    @property
+    def root_file_systems(self) -> RootFileSystems: ...  # noqa: D102
 
     @property
     def store(self) -> Store: ...  # noqa: D102

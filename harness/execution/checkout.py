@@ -9,48 +9,39 @@ from typing import TYPE_CHECKING
 
 from harness.catalogue import Catalogue
 from harness.engine.code_digest import engine_code
-from harness.engine.images.build import Images
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import ContentsCache
-from harness.engine.images.registry import Registry
-from harness.engine.images.rootfs_export import RootFileSystems
 from harness.errors import EngineError
-from harness.execution.cluster.image_transfer import PackedImages
-from harness.execution.events import Listener
-from harness.execution.image_inventory import ImageInventory
-from harness.execution.matrix import (
-    Request,
-    UntilDecided,
-    build_matrix,
-    matrix_players,
-    named_implementations,
-    swept_points,
-)
-from harness.execution.options import CheckoutPaths, Options
 from harness.outcome import Cell, Contestant
-from harness.planning.estimate import DurationModel
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Scenario
 from harness.scenario.validation_errors import Mistake
-from harness.store.identity import read_ledger, with_key
+from harness.store.identity import Ledger, read_ledger, with_key
 from harness.topology import build_lab
 
 if TYPE_CHECKING:
+    from harness.engine.images.build import Images
+    from harness.engine.images.rootfs_export import RootFileSystems
     from harness.evaluation.cell_result import CellResult, CommandWords
+    from harness.execution.events import Listener
+    from harness.execution.image_inventory import ImageInventory
+    from harness.execution.matrix import Request, UntilDecided
     from harness.execution.measured_store import StoredResults
+    from harness.execution.options import CheckoutPaths, Options
+    from harness.planning.estimate import DurationModel
     from harness.store.provenance import Provenance
     from harness.store.results import Store, StoreReader
 
-# What measures, stores and runs is imported where it is used: with polars it takes half a second, and commands that
-# list and plan need none of it.
+# What measures, stores, builds and runs is imported where it is used: with polars it takes half a second, and each
+# command needs a part of it.
 
 #: From the checkout's root, the file of equivalences.
 LEDGER = "results/equivalences.yaml"
 
 
 def _objective_mistakes(scenario: Scenario) -> Iterable[Mistake]:
-    from harness.analysis.metrics.objectives import mistakes
+    from harness.analysis.objectives import mistakes
 
     return mistakes(scenario)
 
@@ -68,19 +59,40 @@ class App:
         """`warn`: called for stored runs that cannot be read; `stand_ins`: implementation → replacement image."""
         self.paths = places
         self.ledger_file = places.root / LEDGER
-        self.ledger = read_ledger(self.ledger_file)
-        """Equivalent digests of engines, simulator and images."""
         self._warn = warn
         self._stand_ins = dict(stand_ins)
         self.catalogue = Catalogue(places.root, tuple(manifests), _objective_mistakes, stand_ins, places.workspace)
-        registry = Registry(places.registry) if places.registry else None
-        self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
-        self.root_file_systems = RootFileSystems(self.cache)
         self.contents = ContentsCache(places.cache)
-        self.inventory = ImageInventory(
-            self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache), self.cache
-        )
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Equivalent digests of engines, simulator and images."""
+        return read_ledger(self.ledger_file)
+
+    @cached_property
+    def images(self) -> Images:
+        """The images that it builds."""
+        from harness.engine.images.build import Images
+        from harness.engine.images.registry import Registry
+
+        registry = Registry(self.paths.registry) if self.paths.registry else None
+        return Images(self.paths.root / "images", self.paths.state, registry=registry)
+
+    @cached_property
+    def root_file_systems(self) -> RootFileSystems:
+        """The exported images."""
+        from harness.engine.images.rootfs_export import RootFileSystems
+
+        return RootFileSystems(self.cache)
+
+    @cached_property
+    def inventory(self) -> ImageInventory:
+        """The implementations whose images are here, can be built or fetched."""
+        from harness.execution.cluster.image_transfer import PackedImages
+        from harness.execution.image_inventory import ImageInventory
+
+        return ImageInventory(self.catalogue, self.images, self.root_file_systems, PackedImages(self.cache), self.cache)
 
     @cached_property
     def store(self) -> Store:
@@ -115,13 +127,16 @@ class App:
         own = self.store if self.stored_runs is self.store else None
         return StoredResults(self.stored_runs, own, self._command_words)
 
+    @cached_property
+    def _store_words(self) -> tuple[str, ...]:
+        is_own = self.paths.store.resolve() == (self.paths.home / "results").resolve()
+        return () if is_own else ("--store", str(self.paths.store))
+
     def _command_words(self, cell: Cell) -> CommandWords:
         """What a command has to name to run a cell again: a file outside scenarios/, the store, manifests, images."""
         from harness.evaluation.cell_result import CommandWords
 
-        options: list[str] = []
-        if self.paths.store.resolve() != (self.paths.home / "results").resolve():
-            options += ["--store", str(self.paths.store)]
+        options = [*self._store_words]
         names = {cell.client.name, cell.server.name, *cell.others}
         for file in self.catalogue.manifests_of(names):
             options += ["--manifest", str(file)]
@@ -136,6 +151,7 @@ class App:
         (`harness.execution.matrix.build_matrix`).
         """
         from harness.evaluation.cell_result import point_of
+        from harness.execution.matrix import build_matrix, matrix_players, named_implementations, swept_points
 
         swept = swept_points(request)
         self.catalogue.require_split(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult, CommandWords, point_of
 from harness.evaluation.retention import RequestedEvidence, suffices
-from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell, Evidence, MeasuredRun, Run, proven_outcome
 from harness.store.cell_names import EVERY_CELL, CellNames
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
+
+if TYPE_CHECKING:
+    from harness.execution.matrix import PlannedRun
 
 # What measures and judges is imported where it is used: it takes half a second, and a plan needs none of it.
 
@@ -101,7 +104,8 @@ class StoredResults:
         """
         stored = self._store.measured(run.cell.key, run.repetition)
         folder = self._store.folder(run.cell.key, run.repetition)
-        if self._own is None or _is_current(stored) or not (folder / "sim").is_dir():
+        # The versions come last: to import them takes longer than all else where no run has artefacts.
+        if self._own is None or not (folder / "sim").is_dir() or _is_current(stored):
             return stored
         from harness.analysis.metrics import VERSION, measure_with_series
         from harness.analysis.time_breakdown import attribute

@@ -563,7 +563,9 @@ class MeasuredRun(Fact):
 
     def written(self, text: str, flows: int) -> Measurement | None:
         """The measurement that people call so in a run of so many flows, or None where it was not made."""
-        return next((measurement for measurement in self.measurements if measurement.named.text(flows) == text), None)
+        # The text ends with the metric's name, and to compare that is quicker.
+        named = (measurement for measurement in self.measurements if text.endswith(measurement.name))
+        return next((measurement for measurement in named if measurement.named.text(flows) == text), None)
 
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:

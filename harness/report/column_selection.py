@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.analysis.metrics.registry import Metric, declared_metrics, find_metric
+from harness.analysis.metric_registry import Metric, declared_metrics, find_metric
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.ranking import schedule_metrics

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from harness.analysis.metrics.registry import find_metric, unit_of
+from harness.analysis.metric_registry import find_metric, unit_of
 from harness.analysis.metrics.wire import EXCESS, stored_excess
 from harness.evaluation.cell_result import CellResult, is_observation, unreached_value
 from harness.netem.bounds import bucket_share

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.analysis.time_breakdown import VERSION
 from harness.evaluation.cell_result import CellResult, attributions, median_attribution, notable_parts
 from harness.evaluation.staleness import MARK
 from harness.outcome import (
@@ -51,6 +50,9 @@ OLDER_RULES_NOTE = (
 
 def uses_older_rules(result: CellResult) -> bool:
     """Whether `attributions` come from an older version of the rules."""
+    # The import is slow, and pages alone need it.
+    from harness.analysis.time_breakdown import VERSION
+
     median_run = median_attribution(result)
     return median_run is not None and median_run.version < VERSION
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.analysis.metrics.registry import Layer, Metric, declared_metrics, unit_of
+from harness.analysis.metric_registry import Layer, Metric, declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
 from harness.outcome import Interval

@@ -9,17 +9,19 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from harness.analysis.metrics.registry import declared_metrics, unit_of
+from harness.analysis.metric_registry import declared_metrics, unit_of
+from harness.derived import once_per_object
 from harness.evaluation.cell_result import CellResult, attributions, initial_window_bytes
 from harness.evaluation.missing_metrics import run_warnings
 from harness.evaluation.ranking import rank_cells
 from harness.evaluation.staleness import MARK, outdated_note
 from harness.evaluation.staleness import row_text as marked_old
 from harness.formatting import format_count
-from harness.netem import ack_limited_time, ideal_time, slow_start_time
+from harness.netem import Timeline, ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import FAILED_TRANSFER, Cell, LinkProof, Run
 from harness.outcome.deviations import find_deviations
@@ -383,17 +385,23 @@ def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> l
     metrics = [name.text(len(scenario.flows)) for name in requested]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     lines = [ReferenceLine("objective", {}, [_demand(scenario, metric) for metric in metrics])]
+    # Most cells of a table share a scenario, and have one of a few windows.
+    course_of, window_of = once_per_object(flow_timeline), once_per_object(initial_window_bytes)
+
+    @once_per_object
+    def slow_start(scenario: Scenario) -> Callable[[Size, int], float]:
+        return cache(partial(slow_start_time, course_of(scenario)))
+
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
-        (
-            "textbook slow start",
-            lambda cell, size: slow_start_time(flow_timeline(cell.scenario), size, initial_window_bytes(cell)),
-        ),
-        ("ideal", lambda cell, size: ideal_time(flow_timeline(cell.scenario), size)),
+        ("textbook slow start", lambda cell, size: slow_start(cell.scenario)(size, window_of(cell))),
+        ("ideal", lambda cell, size: ideal_time(course_of(cell.scenario), size)),
     ]
     if not any(metric in sizes for metric in metrics):
         return lines
     if any(_ACK_RATIO in cell.parameters for cell in cells):
-        models.append(("return path full of such ACKs", _ack_limited))
+        models.append(
+            ("return path full of such ACKs", lambda cell, size: _ack_limited(cell, course_of(cell.scenario), size))
+        )
     for name, model in models:
         kinds: dict[tuple[str, ...], list[Cell]] = {}
         for cell in cells:
@@ -421,11 +429,11 @@ def parameter_entries(result: CellResult, parameters: RequestedParameters) -> li
     return entries
 
 
-def _ack_limited(cell: Cell, size: Size) -> float:
+def _ack_limited(cell: Cell, course: Timeline, size: Size) -> float:
     """The time that acknowledgements take, s, with the requested ratio, else RFC 9000's two (§13.2.2)."""
     ratio = float(cell.parameters.get(_ACK_RATIO, 2))
     path = cell.scenario.path.mirrored if cell.scenario.flows[0].sender == "client" else cell.scenario.path
-    return ack_limited_time(path, flow_timeline(cell.scenario), size, ratio)
+    return ack_limited_time(path, course, size, ratio)
 
 
 def _distinguishing(group: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:

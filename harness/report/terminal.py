@@ -7,9 +7,9 @@ column, each row becomes a block of lines.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Literal
 
 from rich import box
@@ -58,7 +58,8 @@ def render_terminal(document: Document, console: Console) -> None:
                 text = Text(part.indent) + styled_text(part.phrase)
                 console.print(text, style=part.style or None, soft_wrap=True)
             else:
-                console.print(part)
+                # Its lines fit, and plain ones are not taken apart again to be cut.
+                console.print(part, crop=console.color_system is not None)
 
 
 def _parts(blocks: Iterable[Block]) -> Iterator[_Line | FittedTable]:
@@ -167,7 +168,7 @@ class FittedTable:
     def _spread(self, selected: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
         """Return the widths, with spare room of a part given to its text columns as far as they need it."""
         widened = list(widths)
-        texts = {index: self._text(index) for index in selected if self.columns[index].text}
+        texts = {index: self._text_widths[index] for index in selected if self.columns[index].text}
         spare = room - self._whole([widened[index] for index in selected])
         while spare > 0 and (narrow := [index for index, full_width in texts.items() if widened[index] < full_width]):
             widened[min(narrow, key=widened.__getitem__)] += 1
@@ -182,16 +183,18 @@ class FittedTable:
         """Width that each column needs. Texts are folded; headings of identifying columns only with `folded`."""
         column_widths = []
         for index, column in enumerate(self.columns):
-            content_width, heading_width = self._text(index), _width(_heading(column, folded=folded))
+            content_width, heading_width = self._text_widths[index], _width(_heading(column, folded=folded))
             column_widths.append(max(heading_width, min(content_width, column.text) if column.text else content_width))
         return column_widths
 
-    def _text(self, index: int) -> int:
-        """Width of the widest cell of a column. The name of a reference line counts by its longest word."""
-        column, widest = self.columns[index], 0
+    @cached_property
+    def _text_widths(self) -> list[int]:
+        """Width of the widest cell of each column. The name of a reference line counts by its longest word."""
+        widest = [0] * len(self.columns)
         for row, texts in zip(self.table.rows, self._texts, strict=True):
-            content = texts[index]
-            widest = max(widest, _width(_wrap_name(content) if row.reference and column.identifies else content))
+            for index, content in enumerate(texts):
+                shown = _wrap_name(content) if row.reference and self.columns[index].identifies else content
+                widest[index] = max(widest[index], _width(shown))
         return widest
 
     @cached_property
@@ -263,6 +266,8 @@ def _wrap_name(name: str) -> str:
 
 
 def _width(text: str) -> int:
+    if text.isascii() and text.isprintable():
+        return len(text)
     return max(map(cell_len, text.splitlines()), default=0)
 
 
@@ -315,33 +320,35 @@ class _PlainGrid:
     def _lines(self, console: Console, options: ConsoleOptions) -> Iterator[str]:
         borders = box.HEAVY_HEAD.substitute(options, safe=console.safe_box)
         outer = [width + 2 for width in self.widths]
+        # Names of implementations stand in many rows.
+        fold = cache(partial(_folded, console))
         head, row = (
             (borders.head_left, borders.head_vertical, borders.head_right),
             (borders.mid_left, borders.mid_vertical, borders.mid_right),
         )
         yield borders.get_top(outer)
-        yield from _joined(self._cells(self.headings, console, "bottom"), head)
+        yield from _joined(self._cells(self.headings, fold, "bottom"), head)
         yield borders.get_row(outer, "head")
         for number, texts in enumerate(self.rows):
-            yield from _joined(self._cells(texts, console, "top"), row)
+            yield from _joined(self._cells(texts, fold, "top"), row)
             if number == self.section_after:
                 yield borders.get_row(outer, "row")
         yield borders.get_bottom(outer)
 
-    def _cells(self, texts: Sequence[str], console: Console, blank: Literal["top", "bottom"]) -> list[list[str]]:
+    def _cells(
+        self, texts: Sequence[str], fold: Callable[[str, int, bool], list[str]], blank: Literal["top", "bottom"]
+    ) -> list[list[str]]:
         """The lines of each cell of a row, as many for each; blank ones above (`bottom`) or below the text."""
-        cells = [
-            _folded(text, width, right, console)
-            for text, width, right in zip(texts, self.widths, self.right, strict=True)
-        ]
-        height = max(map(len, cells))
-        for lines, width in zip(cells, self.widths, strict=True):
+        folded = [fold(*cell) for cell in zip(texts, self.widths, self.right, strict=True)]
+        height = max(map(len, folded))
+        cells = []
+        for lines, width in zip(folded, self.widths, strict=True):
             missing = [" " * width] * (height - len(lines))
-            lines[:] = [*missing, *lines] if blank == "bottom" else [*lines, *missing]
+            cells.append([*missing, *lines] if blank == "bottom" else [*lines, *missing])
         return cells
 
 
-def _folded(text: str, width: int, right: bool, console: Console) -> list[str]:
+def _folded(console: Console, text: str, width: int, right: bool) -> list[str]:
     """The lines of a text, each as wide as its column."""
     # Where each character takes a column, and none is a line's end.
     if len(text) <= width and cell_len(text) == len(text) and "\n" not in text and "\t" not in text:

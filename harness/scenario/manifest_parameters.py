@@ -86,17 +86,19 @@ class Setting(_ManifestPart):
     @field_validator("flag", "environment", "sysctl", "asks")
     @classmethod
     def _placeholders(cls, value: str | None) -> str | None:
-        for name in re.findall(r"\{([^}]*)\}", value or ""):
+        if value is None:
+            return None
+        for name in re.findall(r"\{([^}]*)\}", value):
             if name not in _PLACEHOLDERS:
                 choices = ", ".join(f"{{{placeholder}}}" for placeholder in _PLACEHOLDERS)
                 raise UnfitError(
                     f"'{{{name}}}' is not a placeholder: use one of {choices}", did_you_mean(name, _PLACEHOLDERS)
                 )
-        if value is not None and re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", value)):
+        if re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", value)):
             raise UnfitError(f"'{value}' has a brace without its partner", "write {value}")
-        if value is not None and "$" in value:
+        if "$" in value:
             raise UnfitError(f"'{value}' has a $, which Compose takes for a variable", "write the value itself")
-        if value is not None and "{" not in value:
+        if "{" not in value:
             raise UnfitError(f"'{value}' has no placeholder, and says the same whatever is asked", "write {value}")
         return value
 
@@ -175,7 +177,7 @@ class RoleSettings(_ManifestPart):
             for word in setting.values or ():
                 _check(parameter, word, f"{role} value")
             _check_bounds(parameter, setting)
-            for text in (setting.flag, setting.environment, setting.asks):
+            for text in filter(None, (setting.flag, setting.environment, setting.asks)):
                 _check_text(parameter, text)
         return self
 
@@ -206,10 +208,10 @@ def _check_bounds(parameter: Parameter, setting: Setting) -> None:
             )
 
 
-def _check_text(parameter: Parameter, text: str | None) -> None:
+def _check_text(parameter: Parameter, text: str) -> None:
     """ValueError if a text uses a placeholder that a parameter of this kind does not fill."""
     allowed = {"size": {"value", "bytes"}, "duration": {"value", "ms", "s"}}.get(parameter.kind, {"value"})
-    for name in re.findall(r"\{([^}]*)\}", text or ""):
+    for name in re.findall(r"\{([^}]*)\}", text):
         if name not in allowed:
             placeholders = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(allowed))
             text = f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {placeholders}"

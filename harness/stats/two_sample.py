@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TypeAlias
-
-import numpy as np
 
 from harness.stats.intervals import COVERAGE
 
@@ -23,8 +20,6 @@ from harness.stats.intervals import COVERAGE
 ALPHA = 1 - COVERAGE
 #: Values of both samples together above which the normal approximation is used: its error is less than 0.001 there.
 _EXACT_LIMIT = 100
-
-Counts: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -115,7 +110,7 @@ def _rank_sum_p(sample: Sequence[float], base: Sequence[float]) -> float:
     ranks = _doubled_ranks([*sample, *base])
     counts = _rank_sum_counts(tuple(sorted(ranks)), n)
     rank_sum = sum(ranks[:n])
-    return min(1.0, 2 * float(min(counts[: rank_sum + 1].sum(), counts[rank_sum:].sum()) / counts.sum()))
+    return min(1.0, 2 * (min(sum(counts[: rank_sum + 1]), sum(counts[rank_sum:])) / sum(counts)))
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
@@ -128,17 +123,21 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _rank_sum_counts(ranks: tuple[int, ...], n: int) -> Counts:
+def _rank_sum_counts(ranks: tuple[int, ...], n: int) -> tuple[int, ...]:
     """The number of ways in which n of these ranks sum up to 0, 1, 2 …: the distribution of a rank sum.
 
     The shift algorithm of B. Streitberg and J. Röhmel, Exact distributions for permutations and rank tests, Statistical
-    Software Newsletter 12 (1986).
+    Software Newsletter 12 (1986). The counts of a row are the digits of one long integer, the lowest first, so that
+    Python's own arithmetic adds them all at once. None exceeds 2^(number of ranks).
     """
-    counts = np.zeros((n + 1, sum(ranks) + 1))
-    counts[0, 0] = 1
-    for rank in ranks:
-        counts[1:, rank:] += counts[:-1, :-rank].copy()
-    return np.array(counts[n])
+    digit = len(ranks) // 8 + 1
+    rows = [1] + [0] * n
+    for number, rank in enumerate(ranks, 1):
+        for size in range(min(n, number), 0, -1):
+            rows[size] += rows[size - 1] << 8 * digit * rank
+    length = digit * (sum(ranks) + 1)
+    digits = rows[n].to_bytes(length, "little")
+    return tuple(int.from_bytes(digits[place : place + digit], "little") for place in range(0, length, digit))
 
 
 def _interval_rank(n: int, m: int) -> tuple[int, float]:
@@ -147,7 +146,7 @@ def _interval_rank(n: int, m: int) -> tuple[int, float]:
         spread = math.sqrt(n * m * (n + m + 1) / 12)
         return max(1, math.floor(n * m / 2 - NormalDist().inv_cdf((1 + COVERAGE) / 2) * spread)), COVERAGE
     counts = u_counts(n, m)
-    total, tail, k = counts.sum(), counts[0], 1
+    total, tail, k = sum(counts), counts[0], 1
     coverage = max(0.0, 1 - 2 * tail / total)
     while 2 * (k + 1) <= n * m:
         tail += counts[k]
@@ -155,10 +154,10 @@ def _interval_rank(n: int, m: int) -> tuple[int, float]:
         if wider < COVERAGE:
             break
         k, coverage = k + 1, wider
-    return k, float(coverage)
+    return k, coverage
 
 
-def u_counts(n: int, m: int) -> Counts:
+def u_counts(n: int, m: int) -> tuple[int, ...]:
     """The number of orders of n and m values, all different, in which Mann and Whitney's U is 0, 1 … n·m."""
     counts = _rank_sum_counts(tuple(range(2, 2 * (n + m) + 1, 2)), n)
     return counts[n * (n + 1) :: 2][: n * m + 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.metrics.registry import declared_metrics, unit_of
+from harness.analysis.metric_registry import declared_metrics, unit_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.report.markdown import table_row

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from harness.analysis.metrics.objectives import mistakes
+from harness.analysis.objectives import mistakes
 from harness.catalogue import Catalogue, Mistake
 from harness.catalogue.catalogue import ListedScenario
 from harness.cli.consoles import console, print_document

@@ -181,9 +181,8 @@ def test_lists_and_plans_load_no_measuring() -> None:
 _PLAN = ("plan", "satellite/medium", "--clients", "ngtcp2", "--servers", "picoquic")
 
 
-@pytest.mark.parametrize("words", [("list",), _PLAN], ids=["list", "plan"])
-def test_the_second_list_and_plan_load_neither_tables_nor_metrics(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """The first one derives what depends on files, and keeps it: durations of the reference, checked scenarios."""
+def _loaded_by_the_second(tmp_path: Path, words: tuple[str, ...]) -> set[str]:
+    """The modules that a command loads when it has run before, and prints the same again."""
     text = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     environment = {**os.environ, "HARNESS_STATE": str(tmp_path), "HARNESS_STORE": str(tmp_path / "none")}
     command = [sys.executable, "-c", text, *words]
@@ -191,8 +190,23 @@ def test_the_second_list_and_plan_load_neither_tables_nor_metrics(tmp_path: Path
         subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(2)
     )
     assert first.stdout == second.stdout
+    return {*second.stderr.split()}
+
+
+@pytest.mark.parametrize("words", [("list",), _PLAN], ids=["list", "plan"])
+def test_the_second_list_and_plan_load_neither_tables_nor_metrics(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The first one derives what depends on files, and keeps it: durations of the reference, checked scenarios."""
     heavy = {"polars", "numpy", "scipy", "altair", "distributed", "harness.analysis", "harness.capture.artefacts"}
-    assert not heavy & {*second.stderr.split()}
+    assert not heavy & _loaded_by_the_second(tmp_path, words)
+
+
+def test_the_second_report_loads_nothing_that_measures(tmp_path: Path) -> None:
+    """The first one keeps the declarations of metrics."""
+    words = ("report", "dumbbell/link-sharing", "--store", str(ROOT / "results" / "reference"))
+    loaded = _loaded_by_the_second(tmp_path, words)
+    assert {"harness.analysis.metric_registry", "harness.store.parquet"} <= loaded
+    heavy = {"numpy", "scipy", "cryptography", "harness.analysis.metrics", "harness.analysis.run_view"}
+    assert not heavy & loaded
 
 
 def test_a_manifest_that_somebody_damaged_in_the_kept_values_is_read_again(

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import derived
+from harness.analysis import metric_registry
+from harness.analysis.metric_registry import declare, declared_metrics, find_metric, measuring_functions
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.registry import declare, declared_metrics, find_metric, measuring_functions
+from harness.derived import DerivedValues
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
@@ -93,6 +96,23 @@ def test_an_older_run_is_shown_in_the_declared_unit(measured: tuple[Run, Measure
     pair = run, measured_run.model_copy(update={"measurements": (old,)})
     result = CellResult(run.cell, (pair,), judge(run.cell.scenario, [pair]), (tmp_path,))
     assert "| `retransmissions` | packets |" in render_markdown(metrics_document([result]))
+
+
+def test_kept_declarations_are_those_of_the_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = declared_metrics()
+    monkeypatch.setattr(derived, "_SETTLED", -60.0)
+    for kept in range(2):
+        values = DerivedValues()
+        values.keep_in(tmp_path / "derived.json")
+        monkeypatch.setattr(metric_registry, "DERIVED", values)
+        if kept:
+            # As in a process that has imported none of the modules.
+            monkeypatch.setattr(metric_registry, "_DECLARED", {})
+            monkeypatch.setattr(metric_registry, "_import_all", lambda: pytest.fail("the modules are imported"))
+        metric_registry._kept_metrics.cache_clear()
+        assert list(declared_metrics().items()) == list(every.items())
+        values._write()
+    metric_registry._kept_metrics.cache_clear()
 
 
 def test_no_name_is_declared_twice() -> None:

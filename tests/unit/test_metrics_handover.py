@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metric_registry import declared_metrics
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.registry import declared_metrics
 from harness.outcome import Handover, MeasuredRun, Run
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
 from tests.unit.moving_run import DELAY, MOVE, RecoveryMetrics, Story

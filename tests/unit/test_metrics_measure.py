@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metric_registry import declared_metrics, measuring_functions
 from harness.analysis.metrics import VERSION, measure
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import declared_metrics, measuring_functions
 from harness.analysis.run_view import RunView
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
@@ -217,9 +217,7 @@ def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.
         raise ZeroDivisionError("oh")
         yield
 
-    monkeypatch.setitem(
-        __import__("harness.analysis.metrics.registry", fromlist=["x"])._MEASURING, "aaa.broken", broken
-    )
+    monkeypatch.setitem(__import__("harness.analysis.metric_registry", fromlist=["x"])._MEASURING, "aaa.broken", broken)
     measured = measure(tmp_path, write_run(tmp_path, Recipe(packets=300, size=300_000)))
     assert "aaa.broken failed: ZeroDivisionError: oh" in warning_texts(measured)
     assert measured.value("completion", 0) is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.metrics.objectives import mistakes
+from harness.analysis.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.errors import InputError
 from harness.evaluation.verdict import judge

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.delivery import PACKETS
+from harness.analysis.metric_registry import find_metric
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.registry import find_metric
 from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.ranking import headline_metrics
 from harness.evaluation.verdict import judge

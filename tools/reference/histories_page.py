@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.analysis.interop.registry import case_of
-from harness.analysis.metrics.registry import find_metric
+from harness.analysis.metric_registry import find_metric
 from harness.catalogue import Catalogue
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import ReleaseChange, ScenarioHistory, has_release, stored_histories

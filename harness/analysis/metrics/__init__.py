@@ -1,6 +1,7 @@
 """From a finished run's artefacts to measurements and the proof of its link.
 
-A metric is in one place in this package: a function below its declaration (see `registry`); nothing else changes.
+A metric is in one place in this package: a function below its declaration (`harness.analysis.metric_registry`); nothing
+else changes.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import polars as pl
 from harness.analysis.connection_end import endings
 from harness.analysis.incomplete_transfer import incomplete_transfers
 from harness.analysis.interop import run_checks
+from harness.analysis.metric_registry import Caution, measuring_functions
 from harness.analysis.metrics.handover import handovers
 from harness.analysis.metrics.link_proof import prove
 from harness.analysis.metrics.observed import observe
 from harness.analysis.metrics.parameter_check import find_contradictions
-from harness.analysis.metrics.registry import Caution, measuring_functions
 from harness.analysis.metrics.starvation import Starvation, starvation
 from harness.analysis.run_view import RunView
 from harness.analysis.time_breakdown import attribute_view

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_absences, transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 
 _LOG = "client's datagrams.csv"

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from harness.analysis.connection import TransferConnection
 from harness.analysis.direction import SIDES
+from harness.analysis.metric_registry import Finding, Metric, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import ECT_0, ECT_1, Bytes, ecn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.metrics.starvation import containers
 from harness.analysis.run_view import RunView
 from harness.capture.counters import cumulative_increase

@@ -18,8 +18,8 @@ import polars as pl
 
 from harness.analysis.arrival import resent_flags
 from harness.analysis.delivery import FILE
+from harness.analysis.metric_registry import Caution, Finding, measures
 from harness.analysis.metrics.kinds import Absent, MetricResult, Value, flow_metric
-from harness.analysis.metrics.registry import Caution, Finding, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import NOT_REPORTED, SharedFlow, flows_of
 from harness.analysis.timeseries.grid import BIN, Floats

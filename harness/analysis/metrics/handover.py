@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from harness.analysis.handover import ClientMove, client_moves
 from harness.analysis.handover.handover import delivered_bytes, delivery_gap_ns, spurious_packets, validation
 from harness.analysis.handover.window import OFF_SHARE
+from harness.analysis.metric_registry import Caution, Finding, measures
 from harness.analysis.metrics.kinds import Absent, MetricResult, Value, move_metric
-from harness.analysis.metrics.registry import Caution, Finding, measures
 from harness.analysis.run_view import RunView, Unavailable
 from harness.capture.key_log import Sender
 from harness.outcome import Handover

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.handover import ClientMove, client_moves
-from harness.analysis.metrics.registry import Finding, Layer, Metric, declare, measures
+from harness.analysis.metric_registry import Finding, Layer, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedBottleneck, SharedFlow, flows_of, shared_bottleneck
 from harness.capture.artefacts import TransferWindow

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.analysis.metric_registry import Finding, Metric, declare, measures
 from harness.analysis.metrics.flow import logarithm, potential_delay, shares_of_bdp
 from harness.analysis.metrics.kinds import Absent, MetricResult, Value, network_metric
-from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedFlow, flows_of, throughputs
 from harness.analysis.timeseries import NETWORK, bottleneck_number

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from harness.analysis.direction import SIDES, LinkDirection
 from harness.analysis.link_replay import Fate
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.netem.bounds import INITIAL_WINDOW

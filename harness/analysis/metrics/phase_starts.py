@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.link_replay import Fate
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.network import Phase, contended_phases
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flows import SharedFlow, flows_of
 from harness.analysis.timeseries import NETWORK, bottleneck_number

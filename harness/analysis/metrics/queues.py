@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.direction import SIDES, Side
+from harness.analysis.metric_registry import Caution, Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import NOT_ECT, Capture, ecn

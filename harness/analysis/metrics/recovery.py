@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.arrival import resent_flags
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import traces_of
 from harness.capture.artefacts import TransferWindow

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.spurious_loss import spurious_losses
 from harness.capture.artefacts import TransferWindow

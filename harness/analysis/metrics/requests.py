@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.metric_registry import Finding, Metric, declare, measures
 from harness.analysis.metrics.kinds import transfer_absences, transfer_measurement
-from harness.analysis.metrics.registry import Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.request_log import RequestTimes, request_times

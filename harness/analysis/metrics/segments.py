@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.analysis.direction import SIDES
-from harness.analysis.metrics.registry import Finding, declare, measures
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import legs_of, split_flows
 from harness.capture.counters import count_increase

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from harness.analysis.metric_registry import Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.counters import MACHINE, Kind, WaitTime, cores_during_wait, cumulative_increase, wait_time

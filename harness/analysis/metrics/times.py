@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.delivery import FILE, WIDE_GAP, Delivery, DeliveryTime, MultiFileDelivery, TcpDelivery
+from harness.analysis.metric_registry import Caution, Finding, Metric, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Caution, Finding, Metric, declare, measures
 from harness.analysis.run_view import RunView, Unavailable
 from harness.analysis.shared_flows import flows_of
 from harness.capture.artefacts import TransferWindow

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from harness.analysis.connection import TransferConnection
 from harness.analysis.delivery import SEGMENTS
+from harness.analysis.metric_registry import Caution, Finding, declare, measures
 from harness.analysis.metrics.kinds import transfer_measurement
-from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
 from harness.capture.artefacts import TransferWindow
 from harness.capture.capture import SYN, Capture

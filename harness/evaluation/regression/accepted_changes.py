@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from harness.analysis.metrics.registry import declared_metrics, find_metric
+from harness.analysis.metric_registry import declared_metrics, find_metric
 from harness.catalogue import read_yaml
 from harness.errors import UnfitError, did_you_mean
 from harness.evaluation.regression.decision import ALARMS, OUTCOME, Decision

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.analysis.metrics.registry import find_metric
+from harness.analysis.metric_registry import find_metric
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, point_of

@@ -14,7 +14,7 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from harness.analysis.interop.registry import case_of
-from harness.analysis.metrics.registry import find_metric
+from harness.analysis.metric_registry import find_metric
 from harness.evaluation.release_history import ReleaseResult, ScenarioHistory
 from harness.report.plots.parts import Marks, axis_end, haloed_labels, layer_charts, set_size
 from harness.report.plots.theme import INK, SOFT, Panel, add_heading, vega_config

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from harness.analysis.interop import failure_text
-from harness.analysis.metrics.registry import unit_of
+from harness.analysis.metric_registry import unit_of
 from harness.capture.qlog import counts_from_previous, events, find_traces, read_head, time_unit
 from harness.evaluation.cell_result import CellResult, attributions, repeat_command
 from harness.evaluation.missing_metrics import run_warnings

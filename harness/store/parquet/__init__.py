@@ -306,7 +306,14 @@ class _RowsByCell:
     @cached_property
     def _every_row(self) -> list[tuple[Any, ...]]:
         """All rows of a part, as a slice for each cell takes as long as a hundred rows."""
-        return self._frame.rows()
+        return list(zip(*map(_values, self._frame), strict=True))
+
+
+def _values(column: pl.Series) -> list[Any]:
+    """The values of a column. Equal texts are one object, since a few names stand in all rows."""
+    values = column.to_list()
+    known: dict[str | None, str | None] = {}
+    return [known.setdefault(text, text) for text in values] if column.dtype == pl.String else values
 
 
 class _Definitions(Mapping[str, BaseModel]):

@@ -97,6 +97,11 @@ class ModelTable(Generic[Record]):
         hints = get_type_hints(self._model)
         return tuple(_column(name, hints[name]) for name in self._model.model_fields if name not in self._excluded)
 
+    @cached_property
+    def _compound_columns(self) -> tuple[_Column, ...]:
+        """Those whose values are no fields as they are. Most rows have none, and there are many."""
+        return tuple(column for column in self._columns if column.kind != "plain")
+
     @property
     def required(self) -> frozenset[str]:
         """The required columns of a record: those of fields without a default."""
@@ -126,21 +131,23 @@ class ModelTable(Generic[Record]):
         }
 
     def fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of the record of a row, without those whose columns are missing."""
-        return dict(self._read(row))
+        """The fields of the record of a row, without those whose columns are missing.
+
+        Columns of other records are among them, which every model ignores (`harness.outcome.run.Fact`).
+        """
+        content = dict(row)
+        for column in self._compound_columns:
+            if column.field in row:
+                value = column.read(row)
+                if value is None and column.kind != "either":
+                    # None stands for a column that a file's older rows did not have.
+                    value = self._model.model_fields[column.field].default
+                content[column.field] = value
+        return content
 
     def record(self, row: Mapping[str, Any]) -> Record:
         """The record of a row. Raises ValueError."""
         return self._model.model_validate(self.fields(row))
-
-    def _read(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        for column in self._columns:
-            if column.field in row:
-                value = row[column.field] if column.kind == "plain" else column.read(row)
-                if value is None and column.kind in ("list", "json"):
-                    # None stands for a column that a file's older rows did not have.
-                    value = self._model.model_fields[column.field].default
-                yield column.field, value
 
 
 def _column(name: str, hint: Any) -> _Column:
@@ -418,5 +425,5 @@ def read_measured(
         link = {**_LINK.fields(_remove_prefix(_OF_LINK, row)), **directions, "further": proofs}
         content["link"] = LinkProof.model_validate(link)
     content["measurements"] = [_MEASUREMENT.fields(measurement) for measurement in measurements]
-    content["observed"] = tuple(_OBSERVATION.record(observation) for observation in observations)
+    content["observed"] = [_OBSERVATION.fields(observation) for observation in observations]
     return MeasuredRun.model_validate(content | {"schema": content.pop("schema_")})

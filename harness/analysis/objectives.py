@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.analysis import interop
-from harness.analysis.metrics.registry import Metric, declared_metrics, find_metric
+from harness.analysis.metric_registry import Metric, declared_metrics, find_metric
 from harness.catalogue import Mistake
 from harness.errors import did_you_mean
 from harness.netem.mobility import client_moves, path_rebindings
@@ -32,7 +31,10 @@ def convert(value: float, unit: str, to: str) -> float | None:
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """The mistakes in a scenario's objectives, and in its checks."""
-    yield from interop.mistakes(scenario)
+    if scenario.checks:
+        from harness.analysis import interop
+
+        yield from interop.mistakes(scenario)
     for index, objective in enumerate(scenario.objectives):
         at = ("objectives", index)
         name = MetricName.parse(objective.metric)
