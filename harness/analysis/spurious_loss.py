@@ -28,6 +28,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 #: Remembered parts of a stream: a sender with so many in flight has 100 MB of them.
 _REMEMBERED_PARTS = 1 << 17
+#: Bytes of the longest part: what a datagram, or a segment before it is cut, can hold.
+_LONGEST_PART = 1 << 16
 #: Share of the least round trip: data sent twice within a shorter time were not declared lost in between.
 _RTT_SHARE = 0.9
 _QLOG = "the sender's qlog and the left capture"
@@ -111,7 +113,7 @@ def segment_losses(passage: MatchedPackets, down: bool, rtt_ns: int) -> Spurious
                 losses.needless.append(key)
             if arrived:
                 received.add(begin, end)
-                carriers.add(begin, t_ns)
+                carriers.add(begin, end, t_ns)
     return losses.losses(_SEGMENTS)
 
 
@@ -183,7 +185,7 @@ def copied_frames(opened: Sequence[SentPackets], left_ns: Sequence[Ints], rtt_ns
                 carriers = stream_carriers.setdefault(frame.stream, _Carriers())
                 if not is_new:
                     losses.add(int(sent_ns), carriers.sent_at(frame.offset, int(sent_ns)))
-                carriers.add(frame.offset, int(sent_ns))
+                carriers.add(frame.offset, frame.end, int(sent_ns))
     return losses.losses(_COPIES)
 
 
@@ -227,22 +229,27 @@ class _Carriers:
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
-        self._sent_ns: dict[int, int] = {}
+        self._parts: dict[int, tuple[int, int]] = {}
 
-    def add(self, begin: int, left_ns: int) -> None:
+    def add(self, begin: int, end: int, sent_ns: int) -> None:
         """Record that a packet sent at that time carried a part; the last packet of a part counts."""
-        if begin not in self._sent_ns:
+        if begin not in self._parts:
             insort(self._offsets, begin)
-        self._sent_ns[begin] = left_ns
+        self._parts[begin] = end, sent_ns
         if len(self._offsets) >= 2 * _REMEMBERED_PARTS:
             for old in self._offsets[:_REMEMBERED_PARTS]:
-                del self._sent_ns[old]
+                del self._parts[old]
             del self._offsets[:_REMEMBERED_PARTS]
 
-    def sent_at(self, begin: int, default_ns: int) -> int:
-        """When the packet was sent that carried a byte, by the nearest part that begins there or before."""
-        at = bisect_right(self._offsets, begin) - 1
-        return default_ns if at < 0 else self._sent_ns[self._offsets[at]]
+    def sent_at(self, byte: int, default_ns: int) -> int:
+        """When the packet was sent that carried a byte; the default if none is known that did."""
+        at = bisect_right(self._offsets, byte) - 1
+        while at >= 0 and byte - self._offsets[at] < _LONGEST_PART:
+            end, sent_ns = self._parts[self._offsets[at]]
+            if byte < end:
+                return sent_ns
+            at -= 1
+        return default_ns
 
 
 class _LossCollector:

@@ -94,6 +94,12 @@ def test_a_segment_sent_again_though_it_came_is_a_spurious_loss(tmp_path: Path) 
 BROUGHT = st.lists(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8), st.integers(0, 3)), max_size=2), max_size=9)
 
 
+def test_the_first_packet_of_a_byte_is_one_that_had_it() -> None:
+    # When the first packet was sent is not known; the second one had the byte before only.
+    packets = opened((60, part(100, 100)), (62, part(0, 100)), (80, part(100, 100)))
+    assert not len(copied_frames((packets,), [np.array([-1, 10, 90]) * MS], 15 * MS).declared_ns)
+
+
 @given(brought=BROUGHT, chance=st.randoms(use_true_random=False))
 def test_packets_that_share_no_byte_decide_nothing(
     brought: list[list[tuple[int, int, int]]], chance: random.Random

@@ -23,6 +23,8 @@ COMMANDS = [
 ]
 #: A namespace of one's own with an interface; what it has by then is printed.
 CREATE_INTERFACE = "ip link add eth0 address 02:42:c1:a7:00:64 type veth peer name other address 02:42:c1:a7:00:02\nip link set other up"
+#: The kernel says a moment later that there is a carrier (linkwatch).
+CARRIER = "for i in $(seq 100); do ip link show dev eth0 | grep -q 'state UP' && break; sleep 0.05; done"
 SHOWN = "for what in address neigh 'route show table all' '-6 route show table all'; do ip $what; done"
 OWN = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
 ENV = {**os.environ, "LC_ALL": "C"}
@@ -30,7 +32,7 @@ ENV = {**os.environ, "LC_ALL": "C"}
 
 def _shown(work: str) -> str:
     process = subprocess.run(
-        [*OWN, f"{CREATE_INTERFACE}\n{work}\n{SHOWN}"], capture_output=True, text=True, check=True, env=ENV
+        [*OWN, f"{CREATE_INTERFACE}\n{work}\n{CARRIER}\n{SHOWN}"], capture_output=True, text=True, check=True, env=ENV
     )
     return "\n".join(line for line in process.stdout.replace("tentative", "").splitlines() if "fe80" not in line)
 
