@@ -62,7 +62,7 @@ def _testcase_grid(histories: Sequence[ScenarioHistory]) -> list[Block]:
     for case, history in by_case.items():
         ran = [(item, word) for item, word in zip(history.results, words[case], strict=True) if word is not None]
         sentences += [
-            f"{case}: {after} since {item.release.version}, {before} before."
+            f"{case}: {after} since {item.release.version}, {before} before. {item.release.note}".rstrip()
             for (_, before), (item, after) in itertools.pairwise(ran)
             if before != after
         ]
