@@ -297,8 +297,8 @@ def _is_event(line: bytes) -> bool:
 
 
 def _scan_events(data: Content) -> pl.DataFrame | None:
-    """Times and recovery figures, found by their keys in the text: ten times as fast as decoding. None where a line
-    with them is no event.
+    """Times and recovery figures, found by their keys in the text, in a quarter of the time that decoding takes. None
+    where a line with them is no event.
     """
     word, frames, start = _METRICS.decode(), [_scan_lines(pl.Series(dtype=pl.String))], 0
     while start < len(data):

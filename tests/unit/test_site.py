@@ -348,7 +348,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 200)), min_size=2, max_size=40))
 def test_a_line_without_points_of_its_straight_parts_looks_the_same(steps: list[tuple[int, int]]) -> None:
     points = [
-        (float(x), float(y)) for x, y in accumulate(steps, lambda one, step: (one[0] + step[0], one[1] + step[1]))
+        (float(x), float(y)) for x, y in accumulate(steps, lambda point, step: (point[0] + step[0], point[1] + step[1]))
     ]
     kept = list(corners(points))
     assert (kept[0], kept[-1]) == (points[0], points[-1]) and set(kept) <= set(points)

@@ -18,6 +18,7 @@ from harness.report.markdown import render_blocks
 from harness.report.numbers import number_text
 from harness.report.plots.releases import history_figure
 from studies import findings
+from tools.reference.study_pages import image_line
 
 #: A change of a figure from this share on is among the findings.
 _FINDING_SHARE = 0.02
@@ -45,9 +46,9 @@ def histories_page(catalogue: Catalogue, results: Sequence[CellResult], drawn: S
     by_name = stored_histories(results, catalogue.releases)
     titles = {name: catalogue.implementations()[name][0].title or name for name in by_name}
     images = {
-        name: f"![Milestones of every release of {title}](figures/{file})\n"
+        name: image
         for name, title in titles.items()
-        if (file := figure_file(name)) in drawn
+        if (image := image_line(f"Milestones of every release of {title}", figure_file(name), drawn))
     }
     most = max(images, key=lambda name: _largest_gain(by_name[name]), default="")
     parts = [_HEAD, *findings(_sentences(by_name)), *filter(None, [images.pop(most, "")]), _METHOD]

@@ -157,7 +157,11 @@ def interop_page(
     """
     by_name = {scenario.name: scenario for scenario in scenarios}
     matrix = matrix_of(results)
-    lines = [_HEAD, *findings(_sentences(matrix, results)), *filter(None, [image_line(SUCCESSES, drawn)])]
+    lines = [
+        _HEAD,
+        *findings(_sentences(matrix, results)),
+        *filter(None, [image_line(SUCCESSES.caption, SUCCESSES.file, drawn)]),
+    ]
     if matrix.entries:
         lines.append(render_blocks([Paragraph(f"{RESULT_LEGEND}."), grid(matrix)]).rstrip("\n"))
     lines.append(_METHOD)

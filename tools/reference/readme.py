@@ -107,7 +107,7 @@ def with_results(text: str, results: Sequence[CellResult], claims: str, drawn: C
     shown = [result for result in results if result.cell.scenario.name == SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
     page = "docs/results.md"
-    figure = filter(None, [image_line(TIMES, drawn)])
+    figure = filter(None, [image_line(TIMES.caption, TIMES.file, drawn)])
     opening = [*findings(_sentences(results)), *figure, render_blocks(grid_blocks(everyone))]
     text = between(text, "findings", "\n".join(opening), page)
     tables = render_blocks([*totals_blocks(results), *results_blocks(shown)])

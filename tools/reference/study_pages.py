@@ -75,12 +75,12 @@ def study_page(page: str, results: Sequence[CellResult], there: Collection[str])
 def _images(study: Study, there: Collection[str]) -> list[str]:
     """The lines of a study's figures that have been drawn."""
     figures: Sequence[Drawing | Figure] = (*study.drawings, *study.figures)
-    return [image for figure in figures if (image := image_line(figure, there))]
+    return [image for figure in figures if (image := image_line(figure.caption, figure.file, there))]
 
 
-def image_line(figure: Drawing | Figure, there: Collection[str]) -> str:
+def image_line(caption: str, file: str, there: Collection[str]) -> str:
     """The line that shows a figure on a page; empty where it has not been drawn."""
-    return f"![{figure.caption}](figures/{figure.file})\n" if figure.file in there else ""
+    return f"![{caption}](figures/{file})\n" if file in there else ""
 
 
 def _with_figure(text: str, images: list[str]) -> str:
