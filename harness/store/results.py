@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,6 +65,8 @@ BY_HAND = ("compose.yaml", "cell.env", "plan", "by-hand")
 _REPLACED_FOLDER = "replaced"
 #: Suffix of the marker of a run whose artefacts are being compressed or removed.
 _COMPRESSING_SUFFIX = ".small"
+#: Runs that a store keeps in memory: those of a cell, and of its neighbour that another job makes.
+_REMEMBERED_RUNS = 128
 _CONTENTS, _KNOWN_LINKS = TypeAdapter(Contents), TypeAdapter(tuple[tuple[str, ...], ...])
 #: File among the cells' folders: the links of the ledger from which their keys were computed.
 _LINKS = "equivalences.json"
@@ -86,6 +89,11 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _stamp_of(status: os.stat_result) -> tuple[int, int]:
+    """Inode and time of a file: a file that replaces it has others."""
+    return status.st_ino, status.st_mtime_ns
 
 
 def _is_folder(place: Path) -> bool:
@@ -149,6 +157,8 @@ class Store:
         self._warned: set[Path] = set()
         self._ledger: Ledger | None = None
         """The ledger for the keys of a store that has no runs yet."""
+        # After each run its cell is judged anew, with all runs before: without this, reading grows with their square.
+        self._read_once = lru_cache(maxsize=_REMEMBERED_RUNS)(self._read)
 
     # --- reading
 
@@ -160,16 +170,20 @@ class Store:
         """A finished run, or None. ResultError when its file cannot be read."""
         file = self.folder(key, repetition) / RUN
         try:
-            if file_status(file) is None:
+            if (status := file_status(file)) is None:
                 return None
-            run = read_run(read_record_bytes(file))
-            if (run.cell.key, run.repetition) != (key, repetition):
-                raise ValueError(f"it is {run.name}, in the folder of another run")
+            return self._read_once(key, repetition, _stamp_of(status))
         except (ValueError, OSError) as error:
             raise ResultError(
                 f"{file}: not a run of this format: {describe_read_error(error)}",
                 "move it away, or use the harness that wrote it",
             ) from error
+
+    def _read(self, key: str, repetition: int, _stamp: tuple[int, int]) -> Run:
+        """A finished run. `_stamp` tells its files apart for what remembers the result."""
+        run = read_run(read_record_bytes(self.folder(key, repetition) / RUN))
+        if (run.cell.key, run.repetition) != (key, repetition):
+            raise ValueError(f"it is {run.name}, in the folder of another run")
         return run
 
     def stamp(self, key: str, repetition: int) -> tuple[int, int] | None:
@@ -178,7 +192,7 @@ class Store:
             status = file_status(self.folder(key, repetition) / RUN)
         except OSError:
             return None
-        return None if status is None else (status.st_ino, status.st_mtime_ns)
+        return None if status is None else _stamp_of(status)
 
     def runs(self, key: str) -> list[Run]:
         """All readable finished runs of a cell, by repetition."""

@@ -16,6 +16,8 @@ from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.execution.measured_store import StoredResults, remeasure
 from harness.outcome import MEASURED_SCHEMA, MeasuredRun, Measurement, Outcome, Run
+from harness.store import results
+from harness.store.records import read_run
 from harness.store.results import Store, disk_error
 from tests.examples import cell, scenario
 
@@ -64,6 +66,26 @@ def test_a_fresh_run_replaces_and_nothing_is_lost(tmp_path: Path) -> None:
     place = _finish(store, _run())
     assert len(store.runs(cell().key)) == 1
     assert len(list((place.parent / "replaced").iterdir())) == 1
+
+
+def test_a_cell_that_is_read_after_each_run_reads_each_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[bytes] = []
+
+    def read_counted(text: bytes) -> Run:
+        texts.append(text)
+        return read_run(text)
+
+    monkeypatch.setattr(results, "read_run", read_counted)
+    store = Store(tmp_path)
+    for repetition in range(5):
+        _finish(store, _run(repetition))
+        assert len(store.runs(cell().key)) == repetition + 1
+    assert len(texts) == 5
+    again = _run(3).model_copy(update={"started_at": "2026-11-22T00:00:00+00:00"})
+    _finish(store, again)
+    assert store.runs(cell().key)[3] == again
 
 
 def test_orphans_of_ended_processes_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
