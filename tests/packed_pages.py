@@ -20,8 +20,21 @@ def script_content(script: Path) -> Any:
     return unpack(json.loads(script.read_text().removeprefix("packed(").removesuffix(");\n")))
 
 
-def overview_page(site: Path) -> str:
-    """The first page of a site with the rows of its table in their place."""
-    page = (site / "index.html").read_text()
-    (rows,) = re.findall(r'<script type="text/plain" id="rows">([^<]*)</script>', page)
-    return page.replace("<tbody></tbody>", f"<tbody>{unpack(rows)}</tbody>")
+def cells_of(script: Path) -> dict[str, dict[str, Any]]:
+    """Key → page and tables of each cell in a script of a scenario's cells."""
+    content = script_content(script)
+    rest = [iter(pieces) for pieces in content["pieces"]]
+    pages = ["".join(next(rest[kind]) for kind in order) for order in content["orders"]]
+    assert not any(list(pieces) for pieces in rest)
+    tables = [dict(zip(content["tables"], row, strict=True)) for row in zip(*content["tables"].values(), strict=True)]
+    return {key: {"page": page, **own} for key, page, own in zip(content["keys"], pages, tables, strict=True)}
+
+
+def page_with_lists(page: Path) -> str:
+    """A page with its packed lists and rows in their place. Its figures stay packed."""
+
+    def shown(script: re.Match[str]) -> str:
+        content = unpack(script[1])
+        return content if isinstance(content, str) else script[0]
+
+    return re.sub(r'<script type="text/plain"[^>]*>([^<]*)</script>', shown, page.read_text())

@@ -20,7 +20,7 @@ from harness.report.site import build, study
 from harness.report.studies import Study
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import Store
-from tests.packed_pages import overview_page
+from tests.packed_pages import page_with_lists
 from tests.plot_runs import page_cache
 from tests.study_results import of_study, results
 
@@ -128,7 +128,7 @@ def test_the_site_has_it_on_the_page_of_a_study_and_in_the_table_of_all_cells(
     assert re.search(
         r">server.congestion_control</th><td>beta</td><td class=\"r\">bbr</td><td class=\"departs\">cubic<", page
     )
-    table = overview_page(tmp_path / "site")
+    table = page_with_lists(tmp_path / "site" / "index.html")
     assert 'data-sort="observed"' in table
     asked = r"server.congestion_control=bbr, server.initial_cwnd=32</td>"
     seen = r'<td class="wrap departs" title="[^"]*">server.congestion_control cubic, server.initial_cwnd 31</td>'

@@ -44,7 +44,7 @@ from harness.store.results import Store
 from harness.units import Size
 from tests.examples import ROOT, implementation, scenario
 from tests.examples import cell as make_cell
-from tests.packed_pages import script_content
+from tests.packed_pages import cells_of, page_with_lists, script_content
 from tests.plot_runs import download_run, link_sharing_run, page_cache
 
 CellResults = list[CellResult]
@@ -102,7 +102,7 @@ def _stored(folder: Path) -> tuple[Store, CellResult]:
 
 def _cells(site: Path) -> dict[str, dict[str, Any]]:
     """Key → page and tables of each cell."""
-    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in script_content(script).items()}
+    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in cells_of(script).items()}
 
 
 # --- the matrix
@@ -327,7 +327,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
     assert rendered_site.pages == len(files) - 1 + len(cells) > 5 and rendered_site.size == sum(
         file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file()
     )
-    pages = [(file, file.read_text()) for file in files]
+    pages = [(file, page_with_lists(file)) for file in files]
     pages += [(site / "cell.html", entry["page"]) for entry in cells.values()]
     for file, text in pages:
         assert not re.search(r'(?:src|rel="stylesheet" href)="(?:https?:)?//', text)
@@ -340,7 +340,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
             assert path.exists(), f"{file}: {target}"
             if cell:
                 scenario, _, key = cell.rpartition("/")
-                assert key in script_content(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
+                assert key in cells_of(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
             if anchor and not place:
                 assert f'id="{anchor}"' in text, f"{file}: {target}"
 

@@ -25,7 +25,7 @@ from harness.report.site.changes import changes_page
 from harness.report.trend import Night, factor_text, trend_document, trends
 from harness.store.results import Store
 from tests.examples import cell, implementation, scenario
-from tests.packed_pages import overview_page
+from tests.packed_pages import page_with_lists
 from tests.plot_runs import page_cache
 from tests.rendering import printed
 
@@ -77,7 +77,7 @@ def test_the_page_of_changes_has_the_gravest_first_and_a_badge_for_each_cell_of_
 def test_the_site_of_a_night_shows_what_changed_in_the_map_in_the_table_and_on_the_cell(tmp_path: Path) -> None:
     night = build.NightContext(_gate(BASE, NOW), [_night(("beta", 2.0)), _night(("beta", 4.0), day=22)])
     build.render_site(tmp_path / "site", NOW, Store(tmp_path / "store"), lambda wanted: [], page_cache(), night=night)
-    index = overview_page(tmp_path / "site")
+    index = page_with_lists(tmp_path / "site" / "index.html")
     changes, trend = ((tmp_path / "site" / f"{name}.html").read_text() for name in ("changes", "trend"))
     assert index.count('class="badge worse"') == 2  # its tile, and its row of the table
     assert index.count('class="badge new"') == 2 and 'data-b="same"' in index
@@ -90,7 +90,7 @@ def test_the_site_of_a_night_shows_what_changed_in_the_map_in_the_table_and_on_t
 
 def test_a_site_that_is_compared_with_nothing_has_no_such_page(tmp_path: Path) -> None:
     build.render_site(tmp_path / "site", NOW, Store(tmp_path / "store"), lambda wanted: [], page_cache())
-    index = overview_page(tmp_path / "site")
+    index = page_with_lists(tmp_path / "site" / "index.html")
     assert not (tmp_path / "site" / "changes.html").exists() and not (tmp_path / "site" / "trend.html").exists()
     assert "badge" not in index and 'name="change"' not in index
 

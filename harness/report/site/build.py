@@ -218,17 +218,56 @@ def _files(
     yield INDEX, page("index.html", root="", page=overview(remaining), roles=ROLES)
 
 
+#: A number in a page. Elements of two cells' pages that differ in numbers alone are kept together.
+_NUMBER = re.compile(r"[-0-9.]+")
+
+
+class _PackedCells:
+    """Pages and tables of a scenario's cells, arranged so that gzip finds what they have in common.
+
+    gzip looks back 32 KiB, which is less than two pages. So each page is cut behind every tag. Pieces that differ in
+    numbers alone lie beside each other, those of all pages in order. `cellOf` in site.js puts a page together again.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, int] = {}
+        self._pieces: list[list[str]] = []
+        """The pieces of each kind: those of all pages in order."""
+        self._orders: list[list[int]] = []
+        """The kinds of each page's pieces."""
+        self._keys: list[str] = []
+        self._tables: dict[str, list[object]] = {}
+
+    def add(self, key: str, page: str, tables: Mapping[str, object]) -> None:
+        """Add a cell. All cells have the same tables."""
+        order = []
+        for piece in re.split(r"(?<=>)", page):
+            kind = self._kinds.setdefault(_NUMBER.sub("#", piece), len(self._pieces))
+            if kind == len(self._pieces):
+                self._pieces.append([])
+            self._pieces[kind].append(piece)
+            order.append(kind)
+        self._keys.append(key)
+        self._orders.append(order)
+        for name, table in tables.items():
+            self._tables.setdefault(name, []).append(table)
+
+    def content(self) -> dict[str, object]:
+        """What a page's script is given."""
+        return {"keys": self._keys, "orders": self._orders, "pieces": self._pieces, "tables": self._tables}
+
+
 def _cells(
     results: Sequence[CellResult], page: Callable[..., str], store: StoreReader, search: Search
 ) -> Iterator[tuple[str, str]]:
     """Scripts with cells, figures and qlogs. A scenario's cells share one, since their pages and tables are similar."""
-    cells: dict[str, dict[str, dict[str, object]]] = {}
+    cells: dict[str, _PackedCells] = {}
     experiments = stored_explanations(results, results)
     for result in results:
         figures = list(drawn.cell_figures(result, store, search))
         model = cell_page(result)
-        cells.setdefault(result.cell.scenario.name.replace("/", "-"), {})[result.cell.key] = {
-            "page": page("cell_body.html", page=model, figures=figures, experiment=experiments.get(result.cell.key)),
+        text = page("cell_body.html", page=model, figures=figures, experiment=experiments.get(result.cell.key))
+        tables = {
             "because": [row for transfer in model.because for row in transfer.rows],
             "link": [[direction.name, *row] for direction in model.proof.directions for row in direction.rows],
             "figures": [
@@ -240,12 +279,13 @@ def _cells(
                 for observation in parameter.seen
             ],
         }
+        cells.setdefault(result.cell.scenario.name.replace("/", "-"), _PackedCells()).add(result.cell.key, text, tables)
         if figures:
             yield f"figures/{result.cell.key}.js", _to_script({figure.name: figure.specification for figure in figures})
         for trace in (qlog for run in model.runs for qlog in run.qlogs):
             yield f"qlogs/{trace.name}.js", _to_script(_viewer_data(trace))
-    for name, pages in cells.items():
-        yield f"cells/{name}.js", _to_script(pages)
+    for name, scenario_cells in cells.items():
+        yield f"cells/{name}.js", _to_script(scenario_cells.content())
 
 
 def _implementation_pages(

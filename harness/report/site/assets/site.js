@@ -197,6 +197,13 @@ for (const chooser of document.querySelectorAll("#case")) {
   });
 }
 
+// Long lists of a page, which come packed, when somebody wants to see them.
+for (const list of document.querySelectorAll("details > script[type='text/plain']")) {
+  list.parentElement.addEventListener("toggle", async () => {
+    list.outerHTML = JSON.parse(await window.unpack(list.textContent));
+  }, { once: true });
+}
+
 // Long tables of a cell, when somebody wants to see them.
 const LONG_TABLES = {
   because: ["Where the time went", ["transfer", "state", "s", "%", "without it, at least s", "with it goes"]],
@@ -305,6 +312,17 @@ function figures(part, stored) {
   addEventListener("beforeprint", () => { for (const figure of found) if (!figure.dataset.drawn) draw(figure); });
 }
 
+// A cell of a script in which the pages of a scenario's cells are cut in pieces: pieces that differ in numbers alone lie
+// beside each other, those of all pages in order. Null where it has no such cell.
+function cellOf({ keys, orders, pieces, tables }, key) {
+  const place = keys.indexOf(key);
+  if (place < 0) return null;
+  const next = pieces.map(() => 0);
+  for (const order of orders.slice(0, place)) for (const kind of order) next[kind] += 1;
+  const page = orders[place].map((kind) => pieces[kind][next[kind]++]).join("");
+  return { page, tables: Object.fromEntries(Object.entries(tables).map(([name, all]) => [name, all[place]])) };
+}
+
 // A cell's page, cell.html?SCENARIO/KEY: the cells of a scenario repeat each other, so that they are packed together.
 (async function cell() {
   const part = document.getElementById("cell");
@@ -314,16 +332,16 @@ function figures(part, stored) {
     return;
   }
   const [, scenario, key] = /^\?([\w.\/-]+)\/(\w+)$/.exec(location.search) || [];
-  const cells = await load(`cells/${(scenario || "").replaceAll("/", "-")}.js`).catch(() => ({}));
-  if (!cells[key]) {
+  const cells = await load(`cells/${(scenario || "").replaceAll("/", "-")}.js`).catch(() => null);
+  const stored = cells && cellOf(cells, key);
+  if (!stored) {
     part.querySelector("[role=status]").textContent = "No such cell is on this site: the overview has those there are.";
     return;
   }
-  const { page, ...tables } = cells[key];
-  part.innerHTML = page;
+  part.innerHTML = stored.page;
   document.title = `${part.querySelector("h1").textContent} · ${scenario} · quic-lab`;
   copyLines(part);
-  longTables(part, tables);
+  longTables(part, stored.tables);
   figures(part, `figures/${key}.js`);
   // What the address names was not there yet.
   if (location.hash) location.replace(location.hash);
