@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
-import gzip
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,6 +48,7 @@ from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Release, Version
 from harness.store.results import Store
 from tests.examples import catalogue, cell, implementation, scenario
+from tests.packed_pages import cells_of
 from tests.plot_runs import page_cache
 from tests.rendering import printed
 from tools.reference.histories_page import histories_page, history_figures
@@ -390,8 +388,7 @@ def test_the_site_has_a_page_of_releases(tmp_path: Path) -> None:
     index = (tmp_path / "site" / "index.html").read_text()
     assert 'href="releases.html"' in index
     assert {file.name for file in (tmp_path / "site" / "implementations").iterdir()} == {"mine.html", "index.html"}
-    script = (tmp_path / "site" / "cells" / "test-case.js").read_text()
-    cells = json.loads(gzip.decompress(base64.b64decode(script.partition('"')[2].rpartition('"')[0])))
+    cells = cells_of(tmp_path / "site" / "cells" / "test-case.js")
     assert 'href="releases.html#mine"' in cells[results[0].cell.key]["page"]
     assert 'href="implementations/mine.html"' in cells[current.cell.key]["page"]
     build.render_site(tmp_path / "without", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())

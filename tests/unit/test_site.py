@@ -312,7 +312,7 @@ def test_all_that_persons_wrote_is_escaped(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>\"'"
     results = [_result(title=evil), _result("gamma", status="crashed")]
     _site(tmp_path / "site", results)
-    pages = [file.read_text() for file in (tmp_path / "site").rglob("*.html")]
+    pages = [page_with_lists(file) for file in (tmp_path / "site").rglob("*.html")]
     pages += [entry["page"] for entry in _cells(tmp_path / "site").values()]
     assert sum("&lt;script&gt;alert(1)" in text for text in pages) > 1
     for text in pages:
@@ -364,7 +364,7 @@ def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
     for name, older in (("today", ()), ("before", ("the simulator",))):
         _site(tmp_path / name, [replace(result, staleness=older)])
         page = _cells(tmp_path / name)[result.cell.key]["page"]
-        index = (tmp_path / name / "index.html").read_text()
+        index = page_with_lists(tmp_path / name / "index.html")
         assert ("‡ From other code or images than today's: the simulator." in page) == bool(older)
         assert ('title="from other code or images than today\'s">‡<' in index) == bool(older)
 

@@ -218,15 +218,17 @@ def _files(
     yield INDEX, page("index.html", root="", page=overview(remaining), roles=ROLES)
 
 
-#: A number in a page. Elements of two cells' pages that differ in numbers alone are kept together.
+_TAG = re.compile(r"(<[^>]*>)")
+#: A number in a tag. Tags of two cells' pages that differ in numbers alone are kept together.
 _NUMBER = re.compile(r"[-0-9.]+")
 
 
 class _PackedCells:
     """Pages and tables of a scenario's cells, arranged so that gzip finds what they have in common.
 
-    gzip looks back 32 KiB, which is less than two pages. So each page is cut behind every tag. Pieces that differ in
-    numbers alone lie beside each other, those of all pages in order. `cellOf` in site.js puts a page together again.
+    gzip looks back 32 KiB, which is less than two pages. So each page is cut into tags and texts. Tags that differ in
+    numbers alone lie beside each other, those of all pages in order, and so do the texts behind them. `cellOf` in
+    site.js puts a page together again.
     """
 
     def __init__(self) -> None:
@@ -240,9 +242,13 @@ class _PackedCells:
 
     def add(self, key: str, page: str, tables: Mapping[str, object]) -> None:
         """Add a cell. All cells have the same tables."""
-        order = []
-        for piece in re.split(r"(?<=>)", page):
-            kind = self._kinds.setdefault(_NUMBER.sub("#", piece), len(self._pieces))
+        order, tag = [], ""
+        for piece in filter(None, _TAG.split(page)):
+            if piece.startswith("<"):
+                tag = name = _NUMBER.sub("#", piece)
+            else:
+                name = f"behind {tag}"
+            kind = self._kinds.setdefault(name, len(self._pieces))
             if kind == len(self._pieces):
                 self._pieces.append([])
             self._pieces[kind].append(piece)

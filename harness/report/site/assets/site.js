@@ -5,12 +5,17 @@ window.unpack = async (text) => {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 };
 
+// Parts of a page that repeat themselves come packed. What the address names may be in one.
+const whole = (async () => {
+  for (const part of document.querySelectorAll("script.packed")) part.outerHTML = JSON.parse(await window.unpack(part.textContent));
+  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+})();
+
 // The overview: filters, order and view; what is chosen is in the address, behind the #, so that a view can be sent.
 (async function overview() {
   const list = document.getElementById("list");
   if (!list) return;
-  // The rows repeat each other, and come packed.
-  list.tBodies[0].innerHTML = JSON.parse(await window.unpack(document.getElementById("rows").textContent));
+  await whole;
   const form = document.getElementById("filters");
   const chips = [...document.querySelectorAll("#verdicts button")];
   const views = [...document.querySelectorAll("[data-view]")];
@@ -312,8 +317,8 @@ function figures(part, stored) {
   addEventListener("beforeprint", () => { for (const figure of found) if (!figure.dataset.drawn) draw(figure); });
 }
 
-// A cell of a script in which the pages of a scenario's cells are cut in pieces: pieces that differ in numbers alone lie
-// beside each other, those of all pages in order. Null where it has no such cell.
+// A cell of a script in which the pages of a scenario's cells are cut in pieces: those of one kind lie beside each other,
+// in the order of pages. Null where it has no such cell.
 function cellOf({ keys, orders, pieces, tables }, key) {
   const place = keys.indexOf(key);
   if (place < 0) return null;
