@@ -33,7 +33,7 @@ from harness.store.identity import with_key
 from harness.store.results import Store
 from tests.engine_pairs import result, run
 from tests.examples import cell, implementation, link, path, scenario
-from tests.packed_pages import script_content
+from tests.packed_pages import cells_of
 from tests.plot_runs import page_cache
 
 CLIENT: Mapping[str, object] = {
@@ -312,7 +312,7 @@ def test_the_site_shows_the_experiment_where_it_was_run(tmp_path: Path) -> None:
     folder, store = tmp_path / "site", Store(tmp_path / "store")
     build.render_site(folder, [BASE, *trials], store, lambda wanted: [], page_cache())
     (script,) = (folder / "cells").glob("*.js")
-    pages = script_content(script)
+    pages = cells_of(script)
     shown = {key for key, content in pages.items() if "By experiment" in content["page"]}
     assert shown == {BASE.cell.key}
     assert "interaction: together +3.00 s" in pages[BASE.cell.key]["page"]

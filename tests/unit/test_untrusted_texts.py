@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import gzip
 import hashlib
 import io
 import json
@@ -50,6 +49,7 @@ from harness.report.site import build
 from harness.report.site.cell import read_opening
 from harness.report.terminal import FittedTable
 from harness.store.results import Store
+from tests.packed_pages import cells_of, page_with_lists
 from tests.plot_runs import download_run, page_cache
 
 #: What clears a screen, by seven bits and by eight; sets a window's title; goes back over what was printed; turns what
@@ -266,7 +266,7 @@ def test_pages_run_nothing_but_the_site_s_own_scripts(tmp_path: Path) -> None:
         # Nothing that the policy would stop is on a page: no script stands in it, and nothing runs on an event.
         inline = [tag for tag in re.findall(r"<script[^>]*>", text) if "src=" not in tag]
         assert all('type="text/plain"' in tag or 'type="application/json"' in tag for tag in inline), file
-        _require_still(text)
+        _require_still(page_with_lists(file))
     for cell_entry in _cells(tmp_path / "site").values():
         _require_still(cell_entry["page"])
 
@@ -293,20 +293,13 @@ def _require_still(text: str) -> None:
 
 
 def _cells(site: Path) -> dict[str, dict[str, str]]:
-    """Key → what a script of packed pages hands over."""
-    texts = (
-        json.loads(file.read_text().removeprefix("packed(").removesuffix(");\n")) for file in site.glob("cells/*.js")
-    )
-    return {
-        key: cell_entry
-        for text in texts
-        for key, cell_entry in json.loads(gzip.decompress(base64.b64decode(text))).items()
-    }
+    """Key → page and tables of each cell."""
+    return {key: entry for script in site.glob("cells/*.js") for key, entry in cells_of(script).items()}
 
 
 def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> None:
     for file in _site(tmp_path).rglob("*.html"):
-        text = file.read_text()
+        text = page_with_lists(file)
         assert not _LEFT.search(text), file
         assert "<img" not in text and "<script>alert" not in text and "<!--<" not in text, file
     for cell_entry in _cells(tmp_path / "site").values():
