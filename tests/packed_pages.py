@@ -30,6 +30,11 @@ def cells_of(script: Path) -> dict[str, dict[str, Any]]:
     return {key: {"page": page, **own} for key, page, own in zip(content["keys"], pages, tables, strict=True)}
 
 
+def site_cells(site: Path) -> dict[str, dict[str, Any]]:
+    """Key → page and tables of each cell of a site."""
+    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in cells_of(script).items()}
+
+
 def page_with_lists(page: Path) -> str:
     """A page with its packed lists and rows in their place. Its figures stay packed."""
 

@@ -44,7 +44,7 @@ from harness.store.results import Store
 from harness.units import Size
 from tests.examples import ROOT, implementation, scenario
 from tests.examples import cell as make_cell
-from tests.packed_pages import cells_of, page_with_lists, script_content
+from tests.packed_pages import cells_of, page_with_lists, script_content, site_cells
 from tests.plot_runs import download_run, link_sharing_run, page_cache
 
 CellResults = list[CellResult]
@@ -98,11 +98,6 @@ def _stored(folder: Path) -> tuple[Store, CellResult]:
     pairs = ((drawn.run, drawn.measured),)
     verdict = judge(drawn.run.cell.scenario, pairs, [str(place)])
     return store, CellResult(drawn.run.cell, pairs, verdict, (place,))
-
-
-def _cells(site: Path) -> dict[str, dict[str, Any]]:
-    """Key → page and tables of each cell."""
-    return {key: entry for script in (site / "cells").glob("*.js") for key, entry in cells_of(script).items()}
 
 
 # --- the matrix
@@ -313,7 +308,7 @@ def test_all_that_persons_wrote_is_escaped(tmp_path: Path) -> None:
     results = [_result(title=evil), _result("gamma", status="crashed")]
     _site(tmp_path / "site", results)
     pages = [page_with_lists(file) for file in (tmp_path / "site").rglob("*.html")]
-    pages += [entry["page"] for entry in _cells(tmp_path / "site").values()]
+    pages += [entry["page"] for entry in site_cells(tmp_path / "site").values()]
     assert sum("&lt;script&gt;alert(1)" in text for text in pages) > 1
     for text in pages:
         assert "<script>alert" not in text and "why <b>not</b>" not in text
@@ -323,7 +318,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
     store, result = _stored(tmp_path / "store")
     rendered_site = _site(tmp_path / "site", [result, _result("gamma")], store)
     site = tmp_path / "site"
-    files, cells = list(site.rglob("*.html")), _cells(site)
+    files, cells = list(site.rglob("*.html")), site_cells(site)
     assert rendered_site.pages == len(files) - 1 + len(cells) > 5 and rendered_site.size == sum(
         file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file()
     )
@@ -363,7 +358,7 @@ def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
     _, result = _stored(tmp_path / "store")
     for name, older in (("today", ()), ("before", ("the simulator",))):
         _site(tmp_path / name, [replace(result, staleness=older)])
-        page = _cells(tmp_path / name)[result.cell.key]["page"]
+        page = site_cells(tmp_path / name)[result.cell.key]["page"]
         index = page_with_lists(tmp_path / name / "index.html")
         assert ("‡ From other code or images than today's: the simulator." in page) == bool(older)
         assert ('title="from other code or images than today\'s">‡<' in index) == bool(older)
@@ -373,7 +368,7 @@ def test_the_page_of_a_stored_run_has_its_figures_its_artefacts_and_its_qlogs(tm
     store, result = _stored(tmp_path / "store")
     _site(tmp_path / "site", [result], store)
     key = result.cell.key
-    text = _cells(tmp_path / "site")[key]["page"]
+    text = site_cells(tmp_path / "site")[key]["page"]
     assert 'id="transfer"' in text and (tmp_path / "site" / "assets" / "vega.js").exists()
     assert "vconcat" in script_content(tmp_path / "site" / "figures" / f"{key}.js")["transfer"]
     assert f'href="../store/runs/{key}/0/run.json"' in text
@@ -404,7 +399,7 @@ def test_a_site_replaces_an_older_one_with_the_cells_that_are_gone(tmp_path: Pat
     _site(tmp_path / "site", [_result(), result], store)
     (tmp_path / "site" / "cells" / "older.html").touch()
     _site(tmp_path / "site", [_result()])
-    assert list(_cells(tmp_path / "site")) == [_result().cell.key]
+    assert list(site_cells(tmp_path / "site")) == [_result().cell.key]
     assert [file.name for file in (tmp_path / "site" / "cells").iterdir()] == ["test-case.js"]
     assert not list((tmp_path / "site" / "figures").iterdir())
 
@@ -425,7 +420,7 @@ def test_an_interrupted_site_leaves_the_older_one_and_does_not_hinder_the_next(
             _site(folder, [_result()])
         assert all(file.read_bytes() == content for file, content in before.items())
         _site(folder, [_result()])
-        assert list(_cells(folder)) == [_result().cell.key]
+        assert list(site_cells(folder)) == [_result().cell.key]
         assert not list(folder.glob(".*"))
 
 
@@ -523,4 +518,4 @@ def test_a_run_ends_with_the_address_of_its_site(
     captured = capsys.readouterr()
     assert captured.out.startswith("a case (test/link-sharing")
     assert f"\nsite: {(tmp_path / 'site' / 'index.html').as_uri()}\n" in captured.out
-    assert list(_cells(tmp_path / "site")) == [result.cell.key]
+    assert list(site_cells(tmp_path / "site")) == [result.cell.key]

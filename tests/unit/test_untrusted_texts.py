@@ -49,7 +49,7 @@ from harness.report.site import build
 from harness.report.site.cell import read_opening
 from harness.report.terminal import FittedTable
 from harness.store.results import Store
-from tests.packed_pages import cells_of, page_with_lists
+from tests.packed_pages import page_with_lists, site_cells
 from tests.plot_runs import download_run, page_cache
 
 #: What clears a screen, by seven bits and by eight; sets a window's title; goes back over what was printed; turns what
@@ -267,7 +267,7 @@ def test_pages_run_nothing_but_the_site_s_own_scripts(tmp_path: Path) -> None:
         inline = [tag for tag in re.findall(r"<script[^>]*>", text) if "src=" not in tag]
         assert all('type="text/plain"' in tag or 'type="application/json"' in tag for tag in inline), file
         _require_still(page_with_lists(file))
-    for cell_entry in _cells(tmp_path / "site").values():
+    for cell_entry in site_cells(tmp_path / "site").values():
         _require_still(cell_entry["page"])
 
 
@@ -292,17 +292,12 @@ def _require_still(text: str) -> None:
         assert not [value for _, value in attributes if (value or "").lower().startswith(("javascript:", "data:text"))]
 
 
-def _cells(site: Path) -> dict[str, dict[str, str]]:
-    """Key → page and tables of each cell."""
-    return {key: entry for script in site.glob("cells/*.js") for key, entry in cells_of(script).items()}
-
-
 def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> None:
     for file in _site(tmp_path).rglob("*.html"):
         text = page_with_lists(file)
         assert not _LEFT.search(text), file
         assert "<img" not in text and "<script>alert" not in text and "<!--<" not in text, file
-    for cell_entry in _cells(tmp_path / "site").values():
+    for cell_entry in site_cells(tmp_path / "site").values():
         assert (
             not _LEFT.search(cell_entry["page"])
             and "<img" not in cell_entry["page"]
