@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, newest
 from harness.evaluation.objective_claim import count_text, objectives_answer
 from harness.netem import ideal_time
 from harness.netem.bounds import slow_start_time
@@ -368,7 +368,7 @@ def stored_searches(results: Iterable[CellResult]) -> list[Search]:
 
 
 def _search(group: list[CellResult]) -> Search | None:
-    cell = group[-1].cell
+    cell = newest(group).cell
     base = Point(cell.scenario, cell.scenario.parameters)
     pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
     factors = factors_of(base, pair)

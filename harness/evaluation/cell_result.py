@@ -6,6 +6,7 @@ import math
 import shlex
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +82,14 @@ def initial_window_bytes(cell: Cell) -> int:
     """
     effective = effective_parameters(cell, 0)
     return int(effective.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
+
+
+def newest(results: Sequence[CellResult]) -> CellResult:
+    """The result with the run that began last. Others may be of an older definition of their scenario.
+
+    Raises ValueError without results.
+    """
+    return max(results, key=lambda result: max((run.started_at for run, _ in result.runs), default=""))
 
 
 def is_observation(run: Run, measured: MeasuredRun | None) -> bool:

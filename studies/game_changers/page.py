@@ -30,7 +30,7 @@ from harness.doe.effects.summary import (
     summarise,
 )
 from harness.doe.minimal_settings import stored_searches
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, newest
 from harness.formatting import format_count, format_list
 from harness.report.designs import searches_blocks
 from harness.report.markdown import render_blocks, table_row
@@ -585,7 +585,7 @@ def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
     mine = _same_lab(results, name)
     if not mine:
         return []
-    scenario = mine[0].cell.scenario
+    scenario = newest(mine).cell.scenario
     cells = [result for result in results if result.cell.scenario.objectives == scenario.objectives]
     return [
         *mine,
@@ -602,7 +602,7 @@ def _same_lab(results: Sequence[CellResult], name: str) -> list[CellResult]:
     mine = [result for result in results if result.cell.scenario.name == name]
     if not mine:
         return []
-    scenario = mine[0].cell.scenario
+    scenario = newest(mine).cell.scenario
     shared = [
         (result, result.cell.model_copy(update={"scenario": scenario}))
         for result in results

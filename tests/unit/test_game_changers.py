@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -300,6 +301,15 @@ def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
     (read,) = stored_searches(stored)
     assert read.result == search.result
     assert stored_searches(stored[1:]) == []
+    # Cells of an older definition, with fewer levels, may come last.
+    study = demanding.study
+    assert study is not None
+    fewer = study.model_copy(update={"factors": {"server.initial_cwnd": study.factors["server.initial_cwnd"]}})
+    older = demanding.model_copy(update={"study": fewer})
+    (run, measured), *_ = stored[0].runs
+    older_run = (run.model_copy(update={"started_at": "2000-01-01"}), measured)
+    kept = replace(stored[0], cell=stored[0].cell.model_copy(update={"scenario": older}), runs=(older_run,))
+    assert stored_searches([*stored, kept]) == [read]
     assert "| alpha→beta | it takes client.ack_ratio 10 and" in render_markdown(searches_document([read]))
     assert searches_document([read]).data["searches"][0]["answer"] == "cheapest"
 
