@@ -232,10 +232,9 @@ class _PackedCells:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[str, int] = {}
-        self._pieces: list[list[str]] = []
-        """The pieces of each kind: those of all pages in order."""
-        self._orders: list[list[int]] = []
+        self._pieces: dict[str, list[str]] = {}
+        """Kind → its pieces: those of all pages in order."""
+        self._orders: list[list[str]] = []
         """The kinds of each page's pieces."""
         self._keys: list[str] = []
         self._tables: dict[str, list[object]] = {}
@@ -245,13 +244,10 @@ class _PackedCells:
         order, tag = [], ""
         for piece in filter(None, _TAG.split(page)):
             if piece.startswith("<"):
-                tag = name = _NUMBER.sub("#", piece)
+                tag = kind = _NUMBER.sub("#", piece)
             else:
-                name = f"behind {tag}"
-            kind = self._kinds.setdefault(name, len(self._pieces))
-            if kind == len(self._pieces):
-                self._pieces.append([])
-            self._pieces[kind].append(piece)
+                kind = f"behind {tag}"
+            self._pieces.setdefault(kind, []).append(piece)
             order.append(kind)
         self._keys.append(key)
         self._orders.append(order)
@@ -259,8 +255,10 @@ class _PackedCells:
             self._tables.setdefault(name, []).append(table)
 
     def content(self) -> dict[str, object]:
-        """What a page's script is given."""
-        return {"keys": self._keys, "orders": self._orders, "pieces": self._pieces, "tables": self._tables}
+        """What a page's script is given. There a kind is its place among the pieces."""
+        places = {kind: place for place, kind in enumerate(self._pieces)}
+        orders = [[places[kind] for kind in order] for order in self._orders]
+        return {"keys": self._keys, "orders": orders, "pieces": list(self._pieces.values()), "tables": self._tables}
 
 
 def _cells(
