@@ -31,6 +31,7 @@ from harness.outcome import (
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
 from harness.reading import file_status, read_regular
 from harness.scenario.metric_names import MetricName, TransferName
+from harness.scenario.schema import Scenario
 from harness.stats.intervals import interval
 from harness.topology import build_lab
 
@@ -90,6 +91,14 @@ def newest(results: Sequence[CellResult]) -> CellResult:
     Raises ValueError without results.
     """
     return max(results, key=lambda result: max((run.started_at for run, _ in result.runs), default=""))
+
+
+def current_scenario(results: Sequence[CellResult]) -> Scenario:
+    """The definition of their scenario that the newest result has: title, metrics and objectives of a table of them.
+
+    Raises ValueError without results.
+    """
+    return newest(results).cell.scenario
 
 
 def is_observation(run: Run, measured: MeasuredRun | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.metric_registry import find_metric
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, current_scenario
 from harness.outcome import FAILED_TRANSFER, Better, EngineName, Interval
 from harness.planning.sweep import is_path_name
 from harness.scenario.metric_names import MetricName
@@ -149,7 +149,7 @@ def rank_cells(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()
     for seed in seeds:
         for path_label, group in _paths([result for result in results if result.cell.seed == seed]):
             context = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", path_label) if part)
-            for metric in metrics or headline_metrics(results[0].cell.scenario):
+            for metric in metrics or headline_metrics(current_scenario(results)):
                 ranking = _ranking(group, metric, context)
                 ranked += [ranking] if ranking is not None else []
     return ranked
@@ -177,7 +177,7 @@ def _ranking(results: Sequence[CellResult], metric: MetricName, context: str) ->
         RankedCell(cell.result, cell.label, cell.values, cell.span, cell.unfinished, comparison, p)
         for cell, comparison, p in zip(rivals, comparisons, adjusted, strict=True)
     ]
-    scenario, engine = results[0].cell.scenario, results[0].cell.engine
+    scenario, engine = current_scenario(results), results[0].cell.engine
     return Ranking(
         scenario, engine, metric, definition.unit, definition.better, context, (best, *placed), tuple(without)
     )

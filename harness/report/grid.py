@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, current_scenario
 from harness.evaluation.staleness import outdated_note, row_text
 from harness.report.document import Block, Column, Document, Paragraph, Row, Span, Table
 from harness.report.parameters import requested_parameters
@@ -39,7 +39,7 @@ def _groups(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]
     """(title, cells) of each grid: one for a scenario, an engine, and each set of parameters."""
     groups = []
     for cells in group_by_scenario(results):
-        scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
+        scenario, engine = current_scenario(cells), cells[0].cell.engine
         points: dict[tuple[tuple[str, object], ...], list[CellResult]] = {}
         for result in cells:
             points.setdefault(tuple(sorted(result.cell.parameters.items())), []).append(result)

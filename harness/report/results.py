@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from harness.analysis.metric_registry import declared_metrics, unit_of
 from harness.derived import once_per_object
-from harness.evaluation.cell_result import CellResult, attributions, initial_window_bytes
+from harness.evaluation.cell_result import CellResult, attributions, current_scenario, initial_window_bytes
 from harness.evaluation.missing_metrics import run_warnings
 from harness.evaluation.ranking import rank_cells
 from harness.evaluation.staleness import MARK, outdated_note
@@ -88,7 +88,7 @@ def _document_data(results: Sequence[CellResult], requested: Sequence[MetricName
     rankings = [
         ranking
         for cells in group_by_scenario(results)
-        for ranking in rank_cells(cells, ranking_metrics(cells[0].cell.scenario, requested))
+        for ranking in rank_cells(cells, ranking_metrics(current_scenario(cells), requested))
     ]
     return {
         "schema": SCHEMA,
@@ -133,7 +133,7 @@ def scenario_blocks(
 ) -> list[Block]:
     """One scenario's table, with its reference lines, notes and rankings. `reasons`: see `results_document`."""
     flows = flow_table(results, requested)
-    rankings = rank_cells(results, ranking_metrics(results[0].cell.scenario, requested))
+    rankings = rank_cells(results, ranking_metrics(current_scenario(results), requested))
     return [
         Paragraph(_title(results, requested)),
         scenario_table(results, requested),
@@ -144,7 +144,7 @@ def scenario_blocks(
 
 
 def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Phrase:
-    scenario, suffix = results[0].cell.scenario, requested_parameters([result.cell for result in results]).suffix
+    scenario, suffix = current_scenario(results), requested_parameters([result.cell for result in results]).suffix
     seconds = ", in seconds" if _in_seconds(results, requested) else ""
     settings = f"Every cell has {suffix.removeprefix(', ')}. " if suffix else ""
     effort = f" {text}." if (text := effort_summary(results)) else ""
@@ -158,12 +158,13 @@ def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Ph
 
 def _in_seconds(results: Sequence[CellResult], requested: Sequence[MetricName]) -> bool:
     """Whether the title says the unit of the columns, and their headings need not."""
-    return bool(results[0].cell.scenario.milestones_within()) and not requested
+    return bool(current_scenario(results).milestones_within()) and not requested
 
 
 def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Table:
     """The table of one scenario's cells, with its own metrics or the requested ones."""
-    scenario, headed = results[0].cell.scenario, columns(results[0].cell.scenario, requested)
+    scenario = current_scenario(results)
+    headed = columns(scenario, requested)
     parameters = requested_parameters([result.cell for result in results])
     goodput, seconds = shows_goodput(scenario, requested), _in_seconds(results, requested)
     shown_columns = [
@@ -177,7 +178,7 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
         Column("reason", text=SENTENCE_WIDTH, medium="terminal"),
     ]
     rows = [_row(result, parameters, headed, requested) for result in results]
-    for reference in reference_lines([result.cell for result in results], [metric for metric, _ in headed]):
+    for reference in reference_lines(scenario, [result.cell for result in results], [metric for metric, _ in headed]):
         values, name = reference.placed(parameters.varied)
         texts = [text.removeprefix("≤ ") for text in reference.texts]
         observed = [""] if parameters.varied else []
@@ -249,7 +250,7 @@ def flow_table(results: Sequence[CellResult], requested: Sequence[MetricName] = 
     """The flows of one scenario's cells, a row each, of very many the first ones; None where the cells' own rows show
     all of them.
     """
-    headed = flow_columns(results[0].cell.scenario, requested)
+    headed = flow_columns(current_scenario(results), requested)
     if not headed:
         return None
     parameters = requested_parameters([result.cell for result in results])
@@ -375,13 +376,12 @@ class ReferenceLine(NamedTuple):
         return [self.parameters.get(name, "") for name in varied], self.name + suffix
 
 
-def reference_lines(cells: Sequence[Cell], requested: Sequence[MetricName]) -> list[ReferenceLine]:
+def reference_lines(scenario: Scenario, cells: Sequence[Cell], requested: Sequence[MetricName]) -> list[ReferenceLine]:
     """Reference lines: what is demanded, what textbook slow start reaches, what the line rate allows.
 
-    Slow start begins with the requested initial window. Where the cells of a table differ in what the lines depend
-    on, each kind of cell has lines of its own.
+    `scenario`: whose objectives and milestones they are. Slow start begins with the requested initial window. Where
+    the cells of a table differ in what the lines depend on, each kind of cell has lines of its own.
     """
-    scenario = cells[0].scenario
     metrics = [name.text(len(scenario.flows)) for name in requested]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     lines = [ReferenceLine("objective", {}, [_demand(scenario, metric) for metric in metrics])]

@@ -96,7 +96,7 @@ def heat(result: CellResult) -> int:
 
 def reference_figures(cell: Cell, metric: MetricName) -> ReferenceFigures:
     """The objective on a metric, and its limits by textbook slow start and by the line rate."""
-    texts = {line.name: line.texts[0] for line in reference_lines([cell], [metric])}
+    texts = {line.name: line.texts[0] for line in reference_lines(cell.scenario, [cell], [metric])}
     objective = texts.get("objective", "")
     return ReferenceFigures(
         "" if objective == "open" else objective, texts.get("textbook slow start", ""), texts.get("ideal", "")

@@ -271,6 +271,24 @@ def test_metrics_are_shown_when_asked() -> None:
     assert "goodput: ★ server cubic: 50 Mbit/s; reno: 40 Mbit/s, 1.25 times less" in text
 
 
+def test_a_table_of_two_definitions_has_the_objectives_of_the_newer() -> None:
+    def judged_cell(name: str, started_at: str, seconds: int) -> CellResult:
+        stored, measured = run(completion=4.0)
+        return result(
+            "virtual",
+            (stored.model_copy(update={"started_at": started_at}), measured),
+            definition=scenario(title=name, objectives=[{"metric": "completion", "at_most": f"{seconds} s"}]),
+            parameters={"server.congestion_control": "cubic" if name == "newer" else "bbr"},
+        )
+
+    older, newer = judged_cell("older", "2026-11-21T00:00:00Z", 30), judged_cell("newer", "2026-11-22T00:00:00Z", 20)
+    for cells in ([older, newer], [newer, older]):
+        text = printed(results_document(cells), 200)
+        assert "newer (" in text and "older (" not in text
+        [demanded] = [line for line in text.splitlines() if line.lstrip("│ ").startswith("objective")]
+        assert re.search(r"\b20\b", demanded) and not re.search(r"\b30\b", demanded)
+
+
 def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
     few, many = _flows(2).cell.scenario, _flows(12).cell.scenario
     name = MetricName("mean_srtt")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.doe.effects.samples import CombinationRuns, StudySample, metrics_of
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, current_scenario
 from harness.planning.sampling import has_chance
 from harness.scenario.parameters import PARAMETERS, ParameterValue
 from harness.scenario.schema import Scenario
@@ -157,7 +157,7 @@ def _failing_mode(mode: Mode, modes: Mapping[Mode, Sequence[CellResult]]) -> Fai
     if level is None or len(modes) <= _FEWEST:
         return None
     beyond = []
-    for metric in metrics_of(modes[mode][0].cell.scenario):
+    for metric in metrics_of(current_scenario(modes[mode])):
         own, rest = _times(modes[mode], metric), _times(other_results, metric)
         if own and rest and min(own) > _BEYOND * max(rest):
             beyond.append((metric, (min(own), max(own)), (min(rest), max(rest))))
@@ -165,7 +165,7 @@ def _failing_mode(mode: Mode, modes: Mapping[Mode, Sequence[CellResult]]) -> Fai
         return None
     metrics, times, other_times = zip(*beyond, strict=True)
     names = tuple(dict.fromkeys(result.cell.scenario.name for result in modes[mode]))
-    scenario = modes[mode][0].cell.scenario
+    scenario = current_scenario(modes[mode])
     path, rtt = path_text(scenario), _shortest_rtt(scenario)
     return FailingMode(server, level, metrics, times, other_times, len(modes) - 1, names, path, rtt)
 

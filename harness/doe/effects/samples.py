@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from harness.evaluation.cell_result import CellResult, newest
+from harness.evaluation.cell_result import CellResult, current_scenario, newest
 from harness.outcome import Cell, Interval, proven_outcome
 from harness.planning.design import design_for_pair, flow_pair, honoured_levels
 from harness.planning.sweep import Point, full_names, point_at
@@ -182,7 +182,7 @@ def _level(result: CellResult, name: str) -> ParameterValue:
 def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
     """The levels that occur in any cell, in the study's order; for a sweep in ascending order."""
     levels = dict.fromkeys(_level(result, name) for result in group)
-    scenario = newest(group).cell.scenario
+    scenario = current_scenario(group)
     study = scenario.study
     if study is None:
         return tuple(sorted(levels, key=lambda level: (_number(name, level), str(level))))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.evaluation.cell_result import CellResult
+from harness.evaluation.cell_result import CellResult, current_scenario
 from harness.report.migration import MoveRow, cells_with_moves
 from harness.report.migration import rows as moves_of
 from harness.report.parameters import Default, defaults, observations
@@ -70,7 +70,7 @@ def implementation_page(implementation: Implementation, results: Sequence[CellRe
     parts = [
         ScenarioSection(
             cells[0].cell.scenario.name,
-            cells[0].cell.scenario.title,
+            current_scenario(cells).title,
             cells[0].cell.engine,
             role,
             _counts(cells),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.evaluation.cell_result import CellResult, pair_of
+from harness.evaluation.cell_result import CellResult, current_scenario, pair_of
 from harness.evaluation.staleness import outdated_note
 from harness.outcome import ENGINES, Cell, EngineName
 from harness.report.column_selection import columns
@@ -296,13 +296,15 @@ def _fastest(section: Section) -> Fastest | None:
 
 
 def _build_section(cells: Sequence[CellResult]) -> Section:
-    scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
+    scenario, engine = current_scenario(cells), cells[0].cell.engine
     metric_columns = columns(scenario)
     lines = [
         TargetTime(
             line.name + "".join(f", {name} {value}" for name, value in line.parameters.items()), tuple(line.texts)
         )
-        for line in reference_lines([result.cell for result in cells], [metric for metric, _ in metric_columns])
+        for line in reference_lines(
+            scenario, [result.cell for result in cells], [metric for metric, _ in metric_columns]
+        )
         if any(line.texts)
     ]
     return Section(
