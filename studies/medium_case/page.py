@@ -79,18 +79,33 @@ def _initial_window_sentences(windows: Sequence[Times], results: Sequence[CellRe
         f"**The initial window decides.** {' / '.join(_SIZES)} take {before} s with {least:.0f} packets, and {after} s "
         f"with {most:.0f} (the median of {servers} servers). Textbook slow start from {most:.0f} takes {expected} s."
     )
-    yield f"**Servers need different windows to meet all three objectives.** {' '.join(_passing_texts(windows))}"
+    clients = format_list(sorted({result.cell.client.name for result in measured_cells(results, INITIAL_WINDOW)}))
+    yield (
+        "**Servers need different windows to meet all three objectives.** The client is "
+        f"{clients}. {' '.join(_passing_texts(windows, targets(scenario)))}"
+    )
 
 
-def _passing_texts(windows: Sequence[Times]) -> Iterator[str]:
-    """Servers by the least window with which they meet the objectives."""
+def _passing_texts(windows: Sequence[Times], goals: Sequence[float]) -> Iterator[str]:
+    """Servers by the least window with which they meet the objectives, and how near the others come to them."""
     by_least: dict[float, list[str]] = {}
     for server in dict.fromkeys(row.server for row in windows):
         least = min((row.setting for row in windows if row.server == server and row.passes), default=math.inf)
         by_least.setdefault(least, []).append(server)
     for least, servers in sorted(by_least.items()):
-        how = "None of these windows is" if math.isinf(least) else f"{least:.0f} packets are"
-        yield f"{how} enough for {format_list(servers)}."
+        if math.isfinite(least):
+            yield f"{least:.0f} packets are enough for {format_list(servers)}."
+            continue
+        late = {
+            server: min(
+                max(span.median - goal for span, goal in zip(row.seconds, goals, strict=True))
+                for row in windows
+                if row.server == server
+            )
+            for server in servers
+        }
+        misses = format_list([f"{server} (by {number_text(seconds)} s)" for server, seconds in late.items()])
+        yield f"None of these windows is enough for {misses}."
 
 
 def _connection_window_sentence(rows: Sequence[Times]) -> Iterator[str]:
