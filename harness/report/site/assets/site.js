@@ -5,10 +5,15 @@ window.unpack = async (text) => {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 };
 
-// Parts of a page that repeat themselves come packed. What the address names may be in one.
+async function replacePacked(part) {
+  part.outerHTML = JSON.parse(await window.unpack(part.textContent));
+}
+
+// Parts of a page that repeat themselves come packed. The browser could not yet scroll to what the address names in one.
 const whole = (async () => {
-  for (const part of document.querySelectorAll("script.packed")) part.outerHTML = JSON.parse(await window.unpack(part.textContent));
-  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  const parts = [...document.querySelectorAll("script.packed")];
+  for (const part of parts) await replacePacked(part);
+  if (parts.length && location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 })();
 
 // The overview: filters, order and view; what is chosen is in the address, behind the #, so that a view can be sent.
@@ -204,9 +209,7 @@ for (const chooser of document.querySelectorAll("#case")) {
 
 // Long lists of a page, which come packed, when somebody wants to see them.
 for (const list of document.querySelectorAll("details > script[type='text/plain']")) {
-  list.parentElement.addEventListener("toggle", async () => {
-    list.outerHTML = JSON.parse(await window.unpack(list.textContent));
-  }, { once: true });
+  list.parentElement.addEventListener("toggle", () => replacePacked(list), { once: true });
 }
 
 // Long tables of a cell, when somebody wants to see them.
