@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
-from harness.formatting import format_count
+from harness.formatting import format_count, format_list
 from harness.planning.sampling import has_chance
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective
@@ -69,7 +69,8 @@ def count_text(result: CellResult) -> str:
 def judge_claim(claim: OnlyClaim, results: Iterable[CellResult]) -> ClaimVerdict:
     """What stored runs say to a claim: borne out where the pair meets the objectives and every other pair misses them.
 
-    Pairs of the claim that are not stored are left out.
+    Pairs of the claim that are not stored are left out. The text names pairs that meet the objectives, too, though the
+    claim says nothing of them.
     """
     evidence = _evidence(claim, results)
     own = evidence.get(claim.pair)
@@ -83,6 +84,13 @@ def judge_claim(claim: OnlyClaim, results: Iterable[CellResult]) -> ClaimVerdict
     elif objectives_answer(own) == "meets" and set(answers) <= {"misses"}:
         status = "borne out"
     counts = [f"{' → '.join(pair)}: {count_text(result)}" for pair, result in {claim.pair: own, **rivals}.items()]
+    named = (claim.pair, *claim.rivals)
+    others = sorted(
+        pair for pair, result in evidence.items() if pair not in named and objectives_answer(result) == "meets"
+    )
+    if others:
+        verb = "meets" if len(others) == 1 else "meet"
+        counts.append(f"{format_list([' → '.join(pair) for pair in others])} {verb} them too, beside the claim's pairs")
     return ClaimVerdict(status, f"{status}: {'; '.join(counts)}")
 
 

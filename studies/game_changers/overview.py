@@ -8,7 +8,8 @@ from harness.doe.effects import Analysis, Effect, foreign_bases
 from harness.doe.effects.failing_modes import FailingMode, is_of_mode
 from harness.doe.effects.samples import ProfileRow, ProfileSample
 from harness.doe.effects.summary import is_hidden, is_lower_bound, is_negligible, metric_label, round_seconds
-from harness.outcome import Interval
+from harness.evaluation.objective_claim import Answer, objectives_answer
+from harness.outcome import Interval, VerdictStatus
 from harness.report.markdown import table_row
 from harness.report.numbers import interval_text
 from harness.report.results import SYMBOLS
@@ -127,8 +128,17 @@ def _profile(sample: ProfileSample, row: ProfileRow | None, failing: Sequence[Fa
     if row is None:
         return _NOT_HONOURED
     fails = any(is_of_mode(mode, sample.scenario, sample.server, row.settings) for mode in failing)
-    symbol = SYMBOLS[row.verdict][0] if row.verdict in ("pass", "fail", "error") else ""
-    return f"{' / '.join(map(_median, row.times.values()))} {symbol}{f' {FAILS}' if fails else ''}".rstrip()
+    return f"{' / '.join(map(_median, row.times.values()))} {_symbol(row)}{f' {FAILS}' if fails else ''}".rstrip()
+
+
+def _symbol(row: ProfileRow) -> str:
+    """Whether a profile meets the objectives, by the one rule of all pages; empty where there are none."""
+    if row.verdict == "error":
+        return SYMBOLS["error"][0]
+    if row.verdict not in ("pass", "fail", "inconclusive"):
+        return ""
+    words: dict[Answer, VerdictStatus] = {"meets": "pass", "misses": "fail", "undecided": "inconclusive"}
+    return SYMBOLS[words[objectives_answer(row.result)]][0]
 
 
 def _median(span: Interval | None) -> str:

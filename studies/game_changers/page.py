@@ -149,7 +149,8 @@ _PROFILES = """## The columns of N. Kuhn's table as profiles
 
 Every stack gets the default parameters of N. Kuhn's table, as far as it honours them. *h2o's parameters* on quinn are
 quinn's code with h2o's settings. A row is a server, and a column is a profile. Differences within a row come from
-settings. Differences within a profile's column come from code.
+settings. Differences within a profile's column come from code. ✓ meets all objectives, and ✕ misses one. ~ is not
+decided: if chance plays a part, fewer than six runs do not show that a pair meets them.
 """
 _REACH = """## What would it take?
 

@@ -9,7 +9,7 @@ from harness.evaluation.objective_claim import count_text, judge_claim, meeting_
 from harness.formatting import format_count, format_list
 from harness.report.markdown import table_row
 from harness.report.results import group_by_scenario
-from studies import MEETING_PAIR, ONLY_PICOQUIC
+from studies import ONLY_PICOQUIC
 from studies.in_sequence_satellite.claims import CLAIM, CLAIMS
 
 
@@ -57,21 +57,13 @@ def finding(results: Sequence[CellResult]) -> str:
 
 
 def _verdicts(results: Sequence[CellResult]) -> list[str]:
-    """The answer to the claim on each path of the document, and who else meets the objectives there."""
+    """The answer to the claim on each path of the document."""
     lines = []
     for path, only in ONLY_PICOQUIC.items():
         verdict = judge_claim(only, results)
         if verdict.status == "not run":
             continue
-        words = _WORDS[path]
-        lines.append(f"On {words} that is {verdict.text}.")
-        scenario = only.scenarios[0]
-        group = [result for result in judged(results) if result.cell.scenario.name == scenario]
-        meeting = [result for result in meeting_pairs(group) if _pair(result) != MEETING_PAIR]
-        names = list(dict.fromkeys(" → ".join(_pair(result)) for result in meeting))
-        if names:
-            count = format_count(len({_pair(result) for result in group}), "pair")
-            lines.append(f"These others meet them too, among the {count} that ran there: {', '.join(names)}.")
+        lines.append(f"On {_WORDS[path]} that is {verdict.text}.")
     return lines
 
 

@@ -154,7 +154,7 @@ def test_the_claim_stands_beside_the_pairs_that_meet_the_objectives() -> None:
     met, missed = medium("picoquic", 2.2, 3.8, 19.3), medium("quiche", 5.9, 7.7, 24.6)
     own = medium("picoquic", 2.2, 3.8, 19.3, client="picoquic")
     assert "On 50/10 Mbit/s that is borne out: picoquic → picoquic: 3 of 3 runs within all 3" in claim([*own, *missed])
-    assert "These others meet them too, among the 2 pairs that ran there: ngtcp2 → picoquic." in claim([*own, *met])
+    assert "; ngtcp2 → picoquic meets them too, beside the claim's pairs." in claim([*own, *met])
     assert claim(missed) == claim([]) == ""
     row = next(line for line in satellite([*met, *missed]).splitlines() if line.startswith("| `satellite/medium`"))
     assert row.endswith("| 2 | ngtcp2 → picoquic (2.20 / 3.80 / 19.30 s) | none | 1 |")

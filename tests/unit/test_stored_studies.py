@@ -9,10 +9,12 @@ from functools import cache
 from harness.cli.environment import REFERENCE, open_app
 from harness.doe.effects import analyse_all, group_studies
 from harness.doe.effects.failing_modes import failing_modes, without_failing_modes
+from harness.doe.effects.samples import group_profiles
 from harness.doe.effects.summary import residual_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
-from studies.game_changers.overview import changes_game
+from studies.checklist.page import checklist
+from studies.game_changers.overview import changes_game, profiles_table
 from studies.game_changers.page import every_effect, game_changers, tallies, times_data
 from studies.in_sequence.page import in_sequence
 from studies.in_sequence_satellite.page import claim, satellite
@@ -33,16 +35,32 @@ def test_one_claim_has_one_answer_on_every_page() -> None:
     runs = stored(*names, "studies/reach-250-3-lossy")
     counts = "26 of 40 runs within 2 MB's objective"
     medium = "picoquic → picoquic: 10 of 10 runs within all 3 objectives; curl → picoquic: 0 of 2 runs"
+    others = "ngtcp2 → picoquic and quiche → picoquic meet them too, beside the claim's pairs"
     for page in (satellite(runs), claim(runs)):
         assert f"that is not decided: picoquic → picoquic: {counts}; curl → picoquic: 0 of 6 runs" in page
         assert f"that is borne out: {medium}" in page
+        assert others in page
     rows = [line for line in in_sequence(runs).splitlines() if "| only picoquic with picoquic meets" in line]
     assert [row.rpartition(" | ")[2] for row in rows] == ["borne out |", "not decided |"]
-    assert medium in rows[0]
+    assert medium in rows[0] and others in rows[0]
+    (listed,) = (row for row in checklist(runs).splitlines() if "meets the objectives, and no other pair" in row)
+    assert medium in listed and others in listed
     assert f"picoquic → picoquic: {counts}" in rows[1]
     reach = game_changers(runs).partition("What would it take?")[2]
     (row,) = (line for line in reach.splitlines() if line.startswith("| picoquic→picoquic |"))
     assert f"and the best, as it is, has {counts}." in row
+
+
+def test_a_profile_meets_objectives_by_the_rule_of_all_pages() -> None:
+    """Two runs that pass are no proof where packets are lost at random."""
+    (lossy,) = (line for line in _profiles("250-3-lossy") if line.startswith("| picoquic |"))
+    assert " ~ |" in lossy and "✓" not in lossy
+    (certain,) = (line for line in _profiles("50-10") if line.startswith("| picoquic |"))
+    assert "✓" in certain and "~" not in certain
+
+
+def _profiles(path: str) -> list[str]:
+    return profiles_table(group_profiles(stored(f"studies/profiles-{path}")))
 
 
 def test_one_run_of_quiche_makes_no_game_changers() -> None:

@@ -349,7 +349,7 @@ def _fixed_parameters(cell: Cell) -> dict[str, ParameterValue]:
 
 
 def _build_profiles(group: list[CellResult]) -> ProfileSample:
-    cell = group[-1].cell
+    cell = newest(group).cell
     base = Point(cell.scenario, cell.scenario.parameters | _fixed_parameters(cell))
     pair = flow_pair(cell.scenario, cell.client, cell.server, cell.others)
     design = design_for_pair(base, pair)
