@@ -9,5 +9,7 @@ NEIGHBOURS = "studies/medium-neighbours"
 SCENARIOS = (INITIAL_WINDOW, CONNECTION_WINDOW, NEIGHBOURS)
 #: The case itself, and the one with random loss.
 MEDIUM, LOSSY = "satellite/medium", "satellite/large-lossy"
+#: Servers on the path with random loss, told which controller to have; and servers told an initial RTT as well.
+CONTROLLERS, INITIAL_RTT = "studies/levels-250-3-lossy", "studies/fraction-50-10"
 #: The times of the case, as metrics.
 TIMES = ("milestone_2MB", "milestone_10MB", "milestone_100MB")

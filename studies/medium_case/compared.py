@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
+from harness.evaluation.objective_claim import Answer, objectives_answer
 from harness.netem.bounds import bdp_bytes, slow_start_time
 from harness.netem.mobility import flow_timeline
 from harness.outcome import Cell, Interval
@@ -41,7 +42,8 @@ class Neighbour:
     changed: str
     """What is changed, for people."""
     seconds: tuple[Interval, ...]
-    passes: bool
+    answer: Answer
+    """Whether it meets all objectives of the scenario."""
     first_flight: float | None
     """Packets that the server sends in the first round trip of data, by the capture; None where nobody knows."""
 
@@ -63,7 +65,7 @@ def neighbours(results: Sequence[CellResult]) -> list[Neighbour]:
         seconds = _seconds(result)
         if seconds and result.cell.virtual_time and result.cell.parameters:
             changed = ", ".join(f"{name} {value}" for name, value in sorted(result.cell.parameters.items()))
-            made.append(Neighbour(changed, seconds, result.verdict.status == "pass", _first_flight(result)))
+            made.append(Neighbour(changed, seconds, objectives_answer(result), _first_flight(result)))
     return sorted(made, key=lambda neighbour: neighbour.changed)
 
 
@@ -111,7 +113,7 @@ def _times(results: Sequence[CellResult], scenario: str, setting_of: Callable[[C
     for result in measured_cells(results, scenario):
         seconds = _seconds(result)
         if seconds and result.cell.virtual_time:
-            passes = result.verdict.status == "pass"
+            passes = objectives_answer(result) == "meets"
             made.append(Times(result.cell.server.name, setting_of(result.cell), seconds, passes))
     return sorted(made, key=lambda row: (row.server, row.setting))
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from harness.evaluation.cell_result import CellResult
-from studies.medium_case.claims import CONNECTION_WINDOW, INITIAL_WINDOW, LOSSY
+from studies.medium_case.claims import CONNECTION_WINDOW, CONTROLLERS, INITIAL_RTT, INITIAL_WINDOW, LOSSY, NEIGHBOURS
 from studies.medium_case.compared import connection_windows, initial_windows, textbook
 from studies.medium_case.figures import initial_windows as figure
 from studies.medium_case.page import medium_case
 from tests.unit.study_results import results_of, table_cells
+from tests.unit.test_stored_studies import stored
 
 
 def _timed(scenario: str, server: str, times: Iterable[tuple[str, object, float]]) -> list[CellResult]:
@@ -81,8 +82,28 @@ def test_loss_is_told_by_controller() -> None:
     classic = results_of(LOSSY, "quinn", "quinn", {"milestone_10MB": 90.0})
     others = results_of(LOSSY, "picoquic", "picoquic", {"milestone_10MB": 4.5})
     page = medium_case([*classic, *others])
+    assert "Reno and CUBIC are out.**" in page
     assert "10 MB take 90 s at the soonest with either (1 cell). They take 4.5 s with others." in page
     assert "Reno and CUBIC are out" not in medium_case(classic)
+
+
+def test_a_server_whose_cubic_keeps_up_at_loss_is_named() -> None:
+    page = medium_case(list(stored(LOSSY, CONTROLLERS)))
+    assert "Reno and CUBIC are out, picoquic's CUBIC aside.**" in page
+    # Its other runs with Reno take as long as those of other servers.
+    assert "picoquic's CUBIC takes 5.57 s at the median." in page and "picoquic's Reno" not in page
+
+
+def test_runs_that_do_not_decide_are_no_miss() -> None:
+    page = medium_case(list(stored(NEIGHBOURS)))
+    assert "It misses one" not in page and "Its runs do not decide it with loss 0.1 %." in page
+    assert table_cells(page, "path.forward.loss 0.1 %")[-1] == "not decided"
+
+
+def test_every_server_with_bbr_is_held_against_initial_round_trip_times() -> None:
+    (advice,) = (line for line in medium_case(list(stored(INITIAL_RTT))).splitlines() if "round-trip time" in line)
+    assert "tquic takes 28.7 s for 10 MB, and 7.12 s else. It costs msquic, ngtcp2," in advice
+    assert advice.endswith("of the time at most.")
 
 
 def test_the_figure_has_a_line_for_each_server_and_size() -> None:
