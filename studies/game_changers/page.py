@@ -205,13 +205,16 @@ def every_effect(results: Sequence[CellResult]) -> str:
 
 
 def _opening(analyses: Sequence[Analysis]) -> Iterator[str]:
-    """Which factors change the game on the most servers, which never do, and the greatest effect; near paths aside."""
-    far = [analysis for analysis in analyses if not _near(analysis)]
+    """Which factors change the game on the most servers behind a satellite, which never do, and the greatest effect."""
+    near, far = ([analysis for analysis in analyses if _near(analysis) == wanted] for wanted in (True, False))
     decided = sorted((tally for tally in tallies(far) if tally.servers), key=lambda tally: -len(tally.changes))
     if not decided:
         return
     pairs = {(analysis.sample.client, analysis.sample.server) for analysis in far}
-    yield f"{format_count(len(pairs), 'pair')} ran with other settings of {format_count(len(decided), 'factor')}."
+    yield (
+        f"{format_count(len(pairs), 'pair')} ran over the satellite's paths with other settings of "
+        f"{format_count(len(decided), 'factor')}."
+    )
     often = [
         f"`{tally.factor}` on {len(tally.changes)} of {format_count(len(tally.servers), 'server')}"
         for tally in decided[:_MAX_FACTORS]
@@ -223,9 +226,17 @@ def _opening(analyses: Sequence[Analysis]) -> Iterator[str]:
     greatest = max(decided, key=lambda tally: tally.largest)
     if greatest.largest:
         yield f"The greatest effect is that of `{greatest.factor}`: {greatest.largest_text}; {greatest.largest_at}."
-    never = [f"`{tally.factor}`" for tally in decided if not tally.changes]
+    never = {tally.factor for tally in decided if not tally.changes}
     if never:
-        yield f"{format_count(len(never), 'factor')} never change it: {format_list(never)}."
+        names = format_list([f"`{factor}`" for factor in sorted(never)])
+        yield f"{format_count(len(never), 'factor')} never change it there: {names}."
+    elsewhere = [
+        f"`{tally.factor}` (on {format_list(tally.changes)})"
+        for tally in tallies(near)
+        if tally.factor in never and tally.changes
+    ]
+    if elsewhere:
+        yield f"On paths of 20 ms these do: {format_list(elsewhere)}."
 
 
 def effects_data(results: Sequence[CellResult]) -> str:

@@ -17,7 +17,8 @@ CAUSES = {
     ("quinn", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost.",
     ("msquic", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost.",
     ("msquic", "cubic"): (
-        "This is not explained: its window, once small, grows by half a round trip until the queue overflows."
+        "A count of its CUBIC wraps around ([response](response.md)). From then on its window grows by a packet for "
+        "each acknowledgement, which is by half in a round trip, until the queue overflows."
     ),
     ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to.",
 }

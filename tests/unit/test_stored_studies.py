@@ -51,6 +51,16 @@ def test_one_claim_has_one_answer_on_every_page() -> None:
     assert f"and the best, as it is, has {counts}." in row
 
 
+def test_what_never_changes_the_game_over_a_satellite_may_do_so_elsewhere() -> None:
+    opening = every_effect(
+        stored("studies/levels-250-3", "studies/levels-near-250-3", "studies/fraction-near-250-3")
+    ).partition("[figure]")[0]
+    (never,) = (line for line in opening.splitlines() if "never change it there" in line)
+    (elsewhere,) = (line for line in opening.splitlines() if line.startswith("* On paths of 20 ms these do: "))
+    for name in ("client.max_ack_delay", "client.ack_delay_exponent"):
+        assert name in never and f"`{name}` (on quic-go)" in elsewhere
+
+
 def test_a_profile_meets_objectives_by_the_rule_of_all_pages() -> None:
     """Two runs that pass are no proof where packets are lost at random."""
     (lossy,) = (line for line in _profiles("250-3-lossy") if line.startswith("| picoquic |"))
