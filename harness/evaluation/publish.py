@@ -10,7 +10,7 @@ from harness.analysis.interop.registry import case_of
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.evaluation.cell_result import CellResult, point_of
-from harness.outcome import DirectionProof, MeasuredRun, Run
+from harness.outcome import DirectionProof, Run
 from harness.store.identity import Ledger, cell_key
 from harness.store.parquet import ColumnStore, write_columns
 from harness.store.parquet.tables import StoredRun
@@ -39,13 +39,13 @@ def publish_runs(
     entries = {_place(entry): entry for entry in (columns.entries() if columns else ())}
     old_keys = {key for key, _ in entries}
     incoming = [
-        StoredRun(*_evidence(run, measured), source.series(run.cell.key, run.repetition) if with_series(run) else None)
+        StoredRun(run, measured, source.series(run.cell.key, run.repetition) if with_series(run) else None)
         for result in results
         for run, measured in result.runs
     ]
     entries |= {_place(entry): entry for entry in incoming}
     newest = _newest(list(entries.values()))
-    remaining = [entry for entry in entries.values() if entry.run.cell.key in newest]
+    remaining = [_evidence(entry) for entry in entries.values() if entry.run.cell.key in newest]
     contents = {content.digest: content for content in (columns.every_contents() if columns else ())}
     digests = {digest for entry in remaining for digest in entry.run.contents.values()}
     contents |= {digest: content for digest in sorted(digests) if (content := source.contents(digest)) is not None}
@@ -109,23 +109,25 @@ def _write(root: Path, entries: Sequence[StoredRun], contents: Sequence[Contents
         raise disk_error(error, root) from error
 
 
-def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun | None]:
-    """For a run of a test case the data behind its verdict; for any other run all data.
+def _evidence(entry: StoredRun) -> StoredRun:
+    """For a run of a test case the data behind its verdict; for another all data, with the trail of a cell's first run.
 
-    There are thousands of test case runs, and their other measurements would be most of the reference. The digests of
-    their captures are kept, so the runs can be verified; the point at which another run diverges cannot be found.
+    There are thousands of test case runs, and their other measurements would be most of the reference. Trails would be
+    half of the rest. The digests of the captures are kept, so every run can be verified. The packet from which on
+    another run differs can be found with a cell's first run.
     """
-    if case_of(run.cell.scenario.name) is None:
-        return run, measured
-    run = run.model_copy(update={"trail": ""})
-    if measured is None:
-        return run, None
+    run, measured = entry.run, entry.measured
+    is_case = case_of(run.cell.scenario.name) is not None
+    if run.trail and (is_case or run.repetition > 0):
+        entry = replace(entry, run=run.model_copy(update={"trail": ""}))
+    if measured is None or not is_case:
+        return entry
     dropped = {"measurements": (), "observed": (), "absent": (), "moves": (), "attributed": None}
     link = measured.link
     if link is not None:
         empty_proof = DirectionProof()
         link = link.model_copy(update={"to_client": empty_proof, "to_server": empty_proof, "further": {}})
-    return run, measured.model_copy(update={**dropped, "link": link})
+    return replace(entry, measured=measured.model_copy(update={**dropped, "link": link}))
 
 
 def _place(entry: StoredRun) -> tuple[str, int]:

@@ -134,6 +134,20 @@ def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> No
     assert verdicts[0] == verdicts[1]
 
 
+def test_the_first_run_of_a_cell_keeps_its_trail(tmp_path: Path) -> None:
+    store, tested_cell = Store(tmp_path / "store"), cell()
+    for repetition in (0, 1, 2):
+        run = Run(cell=tested_cell, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-01-01",
+                  trail="1:ab", captures={"left": "cd"})  # fmt: skip
+        store.finish(
+            store.begin(tested_cell.key, repetition), run, MeasuredRun(version=VERSION, link=LinkProof(valid=True))
+        )
+    publish_runs(tmp_path / "kept", _results(store, tested_cell), store, lambda run: False)  # type: ignore[arg-type]
+    kept = ColumnStore(tmp_path / "kept").runs(tested_cell.key)
+    assert [run.trail for run in kept] == ["1:ab", "", ""]
+    assert {run.captures["left"] for run in kept} == {"cd"}
+
+
 def test_cells_are_chosen_by_their_names_before_runs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store")
     other = _other_bits(cell(), scenario=scenario().model_copy(update={"name": "another"}), seed=5)
