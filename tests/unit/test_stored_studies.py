@@ -16,6 +16,7 @@ from studies.game_changers.overview import changes_game
 from studies.game_changers.page import every_effect, game_changers, tallies, times_data
 from studies.in_sequence.page import in_sequence
 from studies.in_sequence_satellite.page import claim, satellite
+from tools.reference.readme import with_results
 
 
 @cache
@@ -43,6 +44,18 @@ def test_one_claim_has_one_answer_on_every_page() -> None:
     reach = game_changers(runs).partition("What would it take?")[2]
     (row,) = (line for line in reach.splitlines() if line.startswith("| picoquic→picoquic |"))
     assert f"and the best, as it is, has {counts}." in row
+
+
+def test_pages_count_the_same_pairs_of_a_satellite_case() -> None:
+    """msquic's client refuses two of the cases: it is no pair that was held against their objectives."""
+    runs = stored("satellite/large", "satellite/large-lossy", "satellite/medium")
+    table = [line.split(" | ") for line in satellite(runs).splitlines() if " | virtual | " in line]
+    counts = {row[0].removeprefix("| ").strip("`"): row[3] for row in table}
+    assert counts == {"satellite/large": "25", "satellite/large-lossy": "21", "satellite/medium": "26"}
+    results_page = with_results("<!-- findings --><!-- /findings --><!-- results --><!-- /results -->", runs, "")
+    assert "1 of 25 pairs meets all objectives of `satellite/large` " in results_page
+    assert "3 of 26 pairs meet all objectives of `satellite/medium` " in results_page
+    assert "No pair is shown to meet all objectives of `satellite/large-lossy` (21); " in results_page
 
 
 def test_one_run_of_quiche_makes_no_game_changers() -> None:
