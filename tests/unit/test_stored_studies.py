@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from functools import cache
 
 from harness.cli.environment import REFERENCE, open_app
@@ -16,6 +17,8 @@ from studies.game_changers.overview import changes_game
 from studies.game_changers.page import every_effect, game_changers, tallies, times_data
 from studies.in_sequence.page import in_sequence
 from studies.in_sequence_satellite.page import claim, satellite
+from tests.examples import catalogue
+from tools.reference.interop_page import interop_page
 from tools.reference.readme import with_results
 
 
@@ -56,6 +59,16 @@ def test_pages_count_the_same_pairs_of_a_satellite_case() -> None:
     assert "1 of 25 pairs meets all objectives of `satellite/large` " in results_page
     assert "3 of 26 pairs meet all objectives of `satellite/medium` " in results_page
     assert "No pair is shown to meet all objectives of `satellite/large-lossy` (21); " in results_page
+
+
+def test_failures_of_the_interop_page_are_as_many_below_as_above() -> None:
+    scenarios = [catalogue().scenario(file) for file in catalogue().scenario_files()]
+    page = interop_page(scenarios, [], stored("interop/"))
+    counts = re.search(r"(\d+) of (\d+) failures look to be an implementation's, (\d+) our endpoints', and none", page)
+    assert counts is not None
+    assert f"or something that it does not have** ({counts[1]}, and 3 more that fail in some runs only)." in page
+    assert f"our endpoints' doing** ({counts[3]})." in page
+    assert int(counts[1]) + int(counts[3]) == int(counts[2])
 
 
 def test_one_run_of_quiche_makes_no_game_changers() -> None:
