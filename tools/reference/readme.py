@@ -31,7 +31,7 @@ from harness.report.why import why_blocks
 from harness.scenario.schema import Implementation
 from studies import findings
 from studies.charts import Axis, Mark, draw_rows
-from studies.coexistence.claims import PATHS
+from studies.coexistence.claims import PATHS, QUEUE
 from studies.coexistence.compared import contests
 from tools.reference.study_pages import image_line
 
@@ -64,7 +64,7 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
 def _beside_tcp(results: Sequence[CellResult]) -> dict[str, dict[str, str]]:
     """What each server leaves to TCP on a link of both, by path: what it costs others that it wins."""
     rows = {
-        f"TCP beside it, {path}": {
+        f"TCP beside it, {path}, {QUEUE}": {
             contest.server: f"{contest.tcp.median:.1f} of {contest.own.median + contest.tcp.median:.1f} Mbit/s"
             for contest in contests(results, scenario)
         }
