@@ -38,7 +38,7 @@ def queues(results: Sequence[CellResult]) -> str:
         "",
         "*Queue delay* is the wait of the flow's packets at the bottleneck. It counts from the first packet on, so",
         "slow start is in it. *Share* is the flow's part of the goodput of both flows. Another path may give other",
-        "shares: [beside TCP CUBIC](coexistence.md) has two more. [What RED costs](documents.md) is on another page.",
+        "shares: [beside TCP CUBIC](coexistence.md) has two more. [The cost of RED](documents.md) is on another page.",
         "",
         "A cell is one run. Defaults are in bold. They ran three times beside TCP behind DropTail of 1 BDP, each time",
         "with another delay. The range of these runs is what chance does. FQ-CoDel and CAKE give each flow a queue of",
@@ -134,7 +134,7 @@ def _costs(found: Found) -> str:
     middle = number_text(statistics.median(ratios.values()))
     costly = sum(ratio < 1 - COST for ratio in ratios.values())
     return (
-        f"Where a queue drops or marks before it is full, the median sender has {middle} times its goodput behind "
+        f"Queues that drop or mark before they are full leave the median sender {middle} times its goodput behind "
         f"{_title(USUAL)}: {extremes_text({name: interval([ratio]) for name, ratio in ratios.items()})}. "
         f"In {costly} of {format_count(len(ratios), 'pair')} of sender and queue it loses more than {COST:.0%}."
     )

@@ -113,7 +113,7 @@ def _session(results: Sequence[CellResult]) -> Iterator[str]:
             texts.append(f"{span_text(span)} s {words} ({mechanism.server} over {title})")
     if not texts:
         return
-    yield f"Where no packet is lost at random, that alone saves at most {' and '.join(texts)}."
+    yield f"On paths without random loss that alone saves at most {' and '.join(texts)}."
     trips = format_list(sorted({f"{trip:g} s" for *_, trip in gains}))
     within = sum(span.median <= trip for span, *_, trip in gains)
     yield f"0-RTT is there to save a round trip, which is {trips}: {within} of {len(gains)} rows save no more."

@@ -103,7 +103,7 @@ def test_four_texts() -> None:
     )
     # 12 of 19 Mbit/s, and 17 of 18: what early queues cost is counted, not said.
     assert costs == (
-        "Where a queue drops or marks before it is full, the median sender has 0.788 times its goodput behind DropTail of 1 BDP: "
+        "Queues that drop or mark before they are full leave the median sender 0.788 times its goodput behind DropTail of 1 BDP: "
         "0.632 (picoquic dcubic behind CoDel) to 0.944 (quiche cubic behind CoDel). In 1 of 2 pairs of sender and queue it loses more than 10%."
     )
     assert delays == (
