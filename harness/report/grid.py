@@ -34,7 +34,7 @@ def entry(
         return value
     outcomes = (proven_outcome(run, measured) for run, measured in result.runs)
     failed = next(outcome for outcome in outcomes if outcome.failed_transfer)
-    return f"{value}, then {' '.join(filter(None, [failed.status, failed.role]))}"
+    return f"{value} (then {' '.join(filter(None, [failed.status, failed.role]))})"
 
 
 def _rows(results: Sequence[CellResult]) -> tuple[list[str], list[tuple[str, list[CellResult | None]]]]:

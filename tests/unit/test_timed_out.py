@@ -83,7 +83,7 @@ def test_a_grid_has_the_time_of_a_transfer_whose_repeat_failed() -> None:
     outcome = Outcome(status="idle_timeout", role="client", detail="the second transfer came to nothing")
     second = run.transfers[0].model_copy(update={"index": 1, "received": 0, "exit_code": 1})
     run = run.model_copy(update={"outcome": outcome, "transfers": (*run.transfers, second)})
-    assert "| 29.70, then idle timeout client |" in render_blocks(grid_blocks([result((run, measured))]))
+    assert "| 29.70 (then idle timeout client) |" in render_blocks(grid_blocks([result((run, measured))]))
 
 
 def test_json_has_numbers_or_infinity() -> None:
