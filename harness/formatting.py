@@ -39,6 +39,12 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def format_beyond(value: float, limit: float, decimals: int) -> str:
+    """A number with so many decimals, and with more where it is above a limit and would be displayed as the limit."""
+    precise = (f"{value:.{count}f}" for count in range(decimals, 17))
+    return next((text for text in precise if float(text) > limit or value <= limit), f"{value:.{decimals}f}")
+
+
 def format_value(value: object) -> str:
     """A value in a sentence: 'bbrr', 5, true, nothing, a list, keys with values."""
     if isinstance(value, str):

@@ -275,10 +275,10 @@ class SlowStartBound:
         return level if isinstance(level, int) else None
 
     def text(self, packets: int) -> str:
-        """The objective that a window of so many packets misses by most, and the time it takes."""
+        """The objective that sets miss by most whose window has so many packets or fewer, and the time it takes."""
         size = max(self._goals, key=lambda size: self._time(packets, size) / self._goals[size])
         return (
-            f"with {packets} packets, the most that it begins with, slow start takes {self._time(packets, size):.2f} s "
+            f"they begin with {packets} packets at most, with which slow start takes {self._time(packets, size):.2f} s "
             f"for {size}, and {self._goals[size]:g} s are demanded"
         )
 

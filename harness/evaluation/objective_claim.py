@@ -51,6 +51,15 @@ def objectives_answer(result: CellResult) -> Answer:
     return "meets" if result.verdict.status == "pass" and decisive else "undecided"
 
 
+def judged(results: Iterable[CellResult]) -> list[CellResult]:
+    """The cells as they are, no parameter set, whose runs were held against the objectives: the pairs that count.
+
+    A pair that does not support its scenario, or never came to a transfer, is none of them.
+    """
+    statuses = ("pass", "fail", "inconclusive")
+    return [result for result in results if result.verdict.status in statuses and not result.cell.parameters]
+
+
 def runs_within(result: CellResult, objective: Objective) -> tuple[int, int]:
     """How many runs of a cell are within an objective, and how many have the metric."""
     values = _values(result, objective)
@@ -102,9 +111,9 @@ def meeting_pairs(results: Iterable[CellResult]) -> list[CellResult]:
 def _evidence(claim: OnlyClaim, results: Iterable[CellResult]) -> dict[Pair, CellResult]:
     """Pair → its cell with the most runs, as it is; virtual time before real time, and earlier scenarios first."""
     candidates: dict[Pair, list[CellResult]] = {}
-    for result in results:
+    for result in judged(results):
         cell = result.cell
-        if cell.scenario.name in claim.scenarios and not cell.parameters and result.runs:
+        if cell.scenario.name in claim.scenarios:
             candidates.setdefault((cell.client.name, cell.server.name), []).append(result)
 
     def rank(result: CellResult) -> tuple[int, bool, int]:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from harness.analysis.metric_registry import unit_of
 from harness.analysis.objectives import convert
+from harness.formatting import format_beyond
 from harness.outcome import (
     Interval,
     MeasuredRun,
@@ -233,7 +234,7 @@ def _describe(verdict: ObjectiveVerdict) -> str:
     text = f"{verdict.metric}: {_interval(verdict.observed, verdict.unit)}, demanded {demanded}"
     excess = relative_miss(verdict)
     if verdict.verdict == "fail" and math.isfinite(excess):
-        text += f": {excess:.0%} {'over' if verdict.at_most else 'under'}"
+        text += f": {format_beyond(100 * excess, 0, 0)}% {'over' if verdict.at_most else 'under'}"
     return text
 
 

@@ -27,6 +27,8 @@ EndingKind = Literal[
 """RFC 9000 §10.1, silence for as long as the idle timeout; the handshake that took too long for one side; §10.3, a
 stateless reset; §10.2, CONNECTION_CLOSE. ack_timeout is what TCP calls the user timeout (RFC 5482 §1): what an end
 sent stayed unacknowledged for longer than it bears. connection_reset is TCP's (RFC 9293 §3.5.2)."""
+#: What sentences call the transfer that comes after the first one, in a connection of its own.
+_SECOND = "the second transfer"
 
 
 class Ending(Fact):
@@ -53,7 +55,8 @@ class Ending(Fact):
     @property
     def sentence(self) -> str:
         """For people, without a full stop: whose timer or error code it was, when, and where that stands."""
-        at = "" if self.at is None else f" {self.at:.1f} s after the first datagram"
+        first = f"{_SECOND}'s first datagram" if self.transfer == "repeat" else "the first datagram"
+        at = "" if self.at is None else f" {self.at:.1f} s after {first}"
         return f"{self._what}{at} ({self.source}{self._quoted})"
 
     @property
@@ -215,10 +218,11 @@ class Unfinished(Fact):
 
     @property
     def _came(self) -> str:
+        whole = f"{_SECOND}'s {Size(self.size)}" if self.transfer == "repeat" else str(Size(self.size))
         if not self.received and self.progress is None:
-            return f"nothing of {Size(self.size)} came"
+            return f"nothing of {whole} came"
         at = "" if self.progress is None else f", the last at {self.progress:.1f} s"
-        return f"{_bytes(self.received)} of {Size(self.size)} came{at}"
+        return f"{_bytes(self.received)} of {whole} came{at}"
 
     @property
     def _darkness(self) -> str:

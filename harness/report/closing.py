@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult, attributions
 from harness.evaluation.ranking import RankedCell, rank_cells
+from harness.formatting import format_beyond
 from harness.outcome import ENGINES, Cell
 from harness.report.compare import MetricComparison
 from harness.report.diagnosis import excess_seconds, failure_text, time_text
@@ -131,7 +132,7 @@ def miss_lines(results: Sequence[CellResult]) -> list[str]:
         transfers = attributions(result)
         if status == "fail" and transfers:
             excess = excess_seconds(transfers[0], result)
-            over = "" if excess is None else f", {excess:.1f} s too late"
+            over = "" if excess is None else f", {format_beyond(excess, 0, 1)} s too late"
             text = f"{result.name}: {transfers[0].seconds:.1f} s{over}: {time_text(transfers[0])}"
             late.append((transfers[0].seconds, text))
         else:

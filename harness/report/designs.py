@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.doe.minimal_settings import Search, Settings
 from harness.execution.matrix import PlannedRun, ShardSummary, StudyDesign
-from harness.formatting import format_count
+from harness.formatting import format_beyond, format_count
 from harness.planning.design import PairDesign
 from harness.report.document import SENTENCE_WIDTH, Block, Column, Document, Paragraph, Row, Span, Table
 from harness.report.progress import duration_text
@@ -203,7 +203,7 @@ def search_sentence(search: Search) -> str:
     if outcome.answer == "none" and search.slow_start:
         return (
             f"{pair}: none of the {outcome.total} sets of settings meets all objectives: {outcome.tried_count} were "
-            f"tried, the best, {best}, {_miss_text(outcome.score)}, and the others cannot: {search.slow_start}."
+            f"tried, and the best, {best}, {_miss_text(outcome.score)}. The others cannot: {search.slow_start}."
         )
     if outcome.answer == "none":
         return (
@@ -230,7 +230,10 @@ def settings_text(settings: Settings) -> str:
 def _miss_text(score: float) -> str:
     if not math.isfinite(score):
         return "does not come to the end of what is timed"
-    return f"takes {score:.2f} times what is demanded"
+    if score <= math.nextafter(1, 2):
+        # The median is within the objectives, and the interval is not.
+        return "is within what is demanded in the median, and not in every run"
+    return f"takes {format_beyond(score, 1, 2)} times what is demanded"
 
 
 def _search_data(search: Search) -> dict[str, Any]:

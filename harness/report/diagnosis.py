@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.evaluation.cell_result import CellResult, attributions, median_attribution, notable_parts
 from harness.evaluation.staleness import MARK
+from harness.formatting import format_beyond
 from harness.outcome import (
     STATES,
     Attribution,
@@ -87,7 +88,7 @@ def excess_seconds(transfer: Attribution, result: CellResult) -> float | None:
 
 def _excess_text(transfer: Attribution, result: CellResult) -> str:
     excess = excess_seconds(transfer, result)
-    return "" if excess is None else f", {excess:.1f} s over"
+    return "" if excess is None else f", {format_beyond(excess, 0, 1)} s over"
 
 
 def diagnosis_blocks(results: Sequence[CellResult]) -> list[Block]:
@@ -108,7 +109,7 @@ def diagnosis_blocks(results: Sequence[CellResult]) -> list[Block]:
     rows = []
     for transfer, result in sorted(late, key=lambda pair: (-pair[0].seconds, pair[1].name)):
         excess = excess_seconds(transfer, result)
-        too_long = "–" if excess is None else f"{excess:.2f}"
+        too_long = "–" if excess is None else format_beyond(excess, 0, 2)
         mark = f" {MARK}" if uses_older_rules(result) else ""
         rows.append(Row([result.name, f"{transfer.seconds:.2f}", too_long, f"{time_text(transfer)}{mark}"]))
     rows += [Row([", ".join(names), "–", "–", failure]) for failure, names in failed.items()]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult, current_scenario
 from harness.evaluation.staleness import outdated_note, row_text
+from harness.outcome import proven_outcome
 from harness.report.document import Block, Column, Document, Paragraph, Row, Span, Table
 from harness.report.parameters import requested_parameters
 from harness.report.results import SYMBOLS, group_by_scenario
@@ -21,11 +22,19 @@ _REASON_WIDTH = len("unsupported")
 def entry(
     result: CellResult, metric: MetricName = METRIC, format_value: Callable[[float], str] = "{:.2f}".format
 ) -> str:
-    """Median of a metric (by default, seconds to the last byte); else the reason code of the verdict."""
+    """Median of a metric (by default, seconds to the last byte); else the reason code of the verdict.
+
+    Where no run completed, although most had the metric, the figure stands with what failed afterwards.
+    """
     span = result.interval(*metric)
-    if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
-        return format_value(span.median)
-    return result.verdict.reason
+    if span is None or not math.isfinite(span.median):
+        return result.verdict.reason
+    value = format_value(span.median)
+    if "completed" in result.outcomes:
+        return value
+    outcomes = (proven_outcome(run, measured) for run, measured in result.runs)
+    failed = next(outcome for outcome in outcomes if outcome.failed_transfer)
+    return f"{value} (then {' '.join(filter(None, [failed.status, failed.role]))})"
 
 
 def _rows(results: Sequence[CellResult]) -> tuple[list[str], list[tuple[str, list[CellResult | None]]]]:

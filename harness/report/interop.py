@@ -408,7 +408,9 @@ def failure_blocks(matrix: InteropMatrix) -> list[Block]:
         section = unexplained if owner is None else [failure for failure in failures if failure.whose == owner]
         if section:
             table = _failures_table(section, "markdown") if owner is None else _findings_table(section)
-            blocks += [_part_title(title, f" ({len(section)})."), table]
+            chance = sum((failure.pair, failure.case) in by_chance for failure in section)
+            more = f", and {chance} more that fail in some runs only" if chance else ""
+            blocks += [_part_title(title, f" ({len(section) - chance}{more})."), table]
     if unseen_moves:
         blocks += [_part_title(_UNSEEN_TITLE, f" ({len(unseen_moves)})."), _unseen_moves_table(unseen_moves)]
     if everybody_groups:

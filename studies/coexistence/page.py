@@ -9,7 +9,7 @@ from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from studies import FIGURE, extremes_text, list_items, share_text
-from studies.coexistence.claims import HARMLESS, PATHS, TCP
+from studies.coexistence.claims import HARMLESS, PATHS, QUEUE, TCP
 from studies.coexistence.compared import Contest, contests, left_to_tcp
 
 _HEAD = ("server", "controller", "its Mbit/s", "TCP's Mbit/s", "its share", "Jain's index", "of TCP's own", "queue, ms")
@@ -31,8 +31,10 @@ def coexistence(results: Sequence[CellResult]) -> str:
         "```",
         "",
         "Each server sends beside one flow of Linux's TCP CUBIC, from the same moment on, over a link whose queue has",
-        "one bandwidth-delay product. A sender that is fast alone may be so at the cost of others: *of TCP's own* is",
-        f"how much TCP has, as a part of what it has beside another TCP ({TCP}). **Bold**: less than {HARMLESS:.0%}.",
+        f"one bandwidth-delay product ({QUEUE}). A sender that is fast alone may be so at the cost of others:",
+        f"*of TCP's own* is how much TCP has, as a part of what it has beside another TCP ({TCP}). **Bold**: less",
+        f"than {HARMLESS:.0%}.",
+        "Shares depend on the path. [Behind queues old and new](queues.md) has those of another one.",
         "",
     ]
     for name, path in PATHS.items():
@@ -47,7 +49,7 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
         if spans:
             harmful = sum(span.median < HARMLESS for span in spans.values())
             yield (
-                f"{path}: {harmful} of {len(spans)} senders leave TCP less than {HARMLESS:.0%} of what it has "
+                f"{path}, {QUEUE}: {harmful} of {len(spans)} senders leave TCP less than {HARMLESS:.0%} of what it has "
                 f"beside another TCP. It has {extremes_text(spans, '{} beside {}', share_text)}."
             )
 

@@ -110,6 +110,8 @@ def handover(results: Sequence[CellResult]) -> str:
             "* `nat-geo`: the client is behind a satellite. Its port is rewritten, and later its address.",
             "",
             "*Not observed* means that the transfer had ended, or that the client did not move.",
+            "*Changed* is what the server saw. A completed row without a gap had no data on the new path:",
+            "the client tried that one, and the transfer ended on the old one.",
             "",
             render_blocks(migration_blocks(stacks)),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
-from harness.evaluation.objective_claim import count_text, judge_claim, meeting_pairs, objectives_answer
+from harness.evaluation.objective_claim import count_text, judge_claim, judged, meeting_pairs, objectives_answer
 from harness.formatting import format_count, format_list
 from harness.report.markdown import table_row
 from harness.report.results import group_by_scenario
@@ -23,7 +23,7 @@ def satellite(results: Sequence[CellResult]) -> str:
         table_row(["case", "engine", "document", "pairs here", "meet every objective here", "not decided", "miss one"]),
         table_row(["---", "---", "---", "---:", "---", "---", "---:"]),
     ]
-    for group in group_by_scenario(judged(results)):
+    for group in group_by_scenario(_cases(results)):
         cell = group[0].cell
         undecided = [result for result in group if objectives_answer(result) == "undecided"]
         missed = [result for result in group if objectives_answer(result) == "misses"]
@@ -44,7 +44,7 @@ def finding(results: Sequence[CellResult]) -> str:
     """The claim, and how many pairs meet the objectives on each of its paths, in a sentence; empty without runs."""
     counts: list[str] = []
     for path, only in ONLY_PICOQUIC.items():
-        group = [result for result in judged(results) if result.cell.scenario.name == only.scenarios[0]]
+        group = [result for result in _cases(results) if result.cell.scenario.name == only.scenarios[0]]
         meeting = set(map(_pair, meeting_pairs(group)))
         undecided = {_pair(result) for result in group if objectives_answer(result) == "undecided"} - meeting
         number = len(set(map(_pair, group)))
@@ -71,15 +71,9 @@ def _verdicts(results: Sequence[CellResult]) -> list[str]:
 _WORDS = {"medium": "50/10 Mbit/s", "large-lossy": "250/3 Mbit/s with 1 % loss"}
 
 
-def judged(results: Sequence[CellResult]) -> list[CellResult]:
-    """The document's cells as they are, no parameter set, whose runs were held against the objectives."""
-    return [
-        result
-        for result in results
-        if result.cell.scenario.name in CLAIMS
-        and not result.cell.parameters
-        and result.verdict.status in ("pass", "fail", "inconclusive")
-    ]
+def _cases(results: Sequence[CellResult]) -> list[CellResult]:
+    """The document's cells that count."""
+    return [result for result in judged(results) if result.cell.scenario.name in CLAIMS]
 
 
 def _pair(result: CellResult) -> tuple[str, str]:

@@ -23,6 +23,8 @@ class Ours:
     text: str
     value: float | None = None
     """The median in the unit of theirs; None where theirs is no number."""
+    high: float | None = None
+    """The upper end of the interval of what a bound is held against; None for any other figure."""
 
 
 def ours(results: Results, key: str) -> Ours | None:
@@ -66,7 +68,7 @@ def _bound(scenario: str, *, alike: bool = True) -> Callable[[Results], Ours | N
         if not spans:
             return None
         like = f"; {span_text(spans[-1])} s on frames as fast as theirs" if alike and len(spans) > 1 else ""
-        return Ours(f"{span_text(spans[0])} s{like}", spans[0].median)
+        return Ours(f"{span_text(spans[0])} s{like}", spans[0].median, spans[0].high)
 
     return time
 

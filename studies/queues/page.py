@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import format_count
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text
 from harness.stats.intervals import interval
 from studies import FIGURE, extremes_text, list_items, share_text
-from studies.queues.claims import ALONE, BESIDE, EQUAL, FAIR, QUEUES, SOURCE, STATED, USUAL
+from studies.queues.claims import ALONE, BESIDE, COST, EARLY, EQUAL, FAIR, PATH, QUEUES, SOURCE, STATED, USUAL
 from studies.queues.compared import Behind, Found, contestants, queues_of
 
 
@@ -28,7 +29,7 @@ def queues(results: Sequence[CellResult]) -> str:
         f"The sources are {SOURCE}.",
         STATED,
         "",
-        "Each server sends for 30 s over 20 Mbit/s with a round trip of 40 ms. It does so with each congestion",
+        f"Each server sends for 30 s over {PATH}. It does so with each congestion",
         "control that it offers. haproxy has its default alone. All servers have the same client. There are two",
         "scenarios:",
         "",
@@ -36,7 +37,8 @@ def queues(results: Sequence[CellResult]) -> str:
         f"* the flow is beside a flow of Linux's TCP CUBIC (`{BESIDE}`).",
         "",
         "*Queue delay* is the wait of the flow's packets at the bottleneck. It counts from the first packet on, so",
-        "slow start is in it. *Share* is the flow's part of the goodput of both flows.",
+        "slow start is in it. *Share* is the flow's part of the goodput of both flows. Another path may give other",
+        "shares: [beside TCP CUBIC](coexistence.md) has two more. [The cost of RED](documents.md) is on another page.",
         "",
         "A cell is one run. Defaults are in bold. They ran three times beside TCP behind DropTail of 1 BDP, each time",
         "with another delay. The range of these runs is what chance does. FQ-CoDel and CAKE give each flow a queue of",
@@ -77,8 +79,8 @@ def _beside(behind: Behind) -> str:
 
 
 def sentences(found: Found) -> list[str]:
-    """Three texts: what short queues cost, how long delays are, and who shares."""
-    return [text for text in (_goodputs(found), _delays(found), _shares(found)) if text]
+    """Four texts: goodput behind each queue, what early queues cost of it, how long delays are, and who shares."""
+    return [text for text in (_goodputs(found), _costs(found), _delays(found), _shares(found)) if text]
 
 
 def _medians(found: Found, queue: str, value: Callable[[Behind], float | None]) -> dict[str, float]:
@@ -115,6 +117,26 @@ def _goodputs(found: Found) -> str:
     return (
         f"Alone, the median goodput is {_ends(middles, '{} Mbit/s behind {}')}. {name} has the least of all: "
         f"{number_text(goodput)} Mbit/s behind {_title(queue)}."
+    )
+
+
+def _costs(found: Found) -> str:
+    """What a sender has behind a queue that drops before it is full, per what it has behind the usual one."""
+    usual = _medians(found, USUAL, _goodput)
+    ratios = {
+        f"{name} behind {_title(queue)}": goodput / usual[name]
+        for queue in EARLY
+        for name, goodput in _medians(found, queue, _goodput).items()
+        if usual.get(name)
+    }
+    if not ratios:
+        return ""
+    middle = number_text(statistics.median(ratios.values()))
+    costly = sum(ratio < 1 - COST for ratio in ratios.values())
+    return (
+        f"Queues that drop or mark before they are full leave the median sender {middle} times its goodput behind "
+        f"{_title(USUAL)}: {extremes_text({name: interval([ratio]) for name, ratio in ratios.items()})}. "
+        f"In {costly} of {format_count(len(ratios), 'pair')} of sender and queue it loses more than {COST:.0%}."
     )
 
 
@@ -155,8 +177,8 @@ def _shares(found: Found) -> str:
         else ""
     )
     return (
-        f"Beside TCP CUBIC behind {_title(USUAL)}, {most} has {_beside(behind[most])} of the goodput, and {least} has "
-        f"{_beside(behind[least])}.{mended}"
+        f"Beside TCP CUBIC over {PATH}, behind {_title(USUAL)}, {most} has {_beside(behind[most])} of the goodput, "
+        f"and {least} has {_beside(behind[least])}.{mended}"
     )
 
 

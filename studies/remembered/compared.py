@@ -91,6 +91,15 @@ def against_first(result: CellResult) -> Interval | None:
     return spread([again / first for again, first in pairs if again is not None and first])
 
 
+def gain(result: CellResult) -> Interval | None:
+    """Seconds by which the repeated transfer is shorter than the first one, in each run."""
+    pairs = [
+        (measured_run.value("completion", 0), measured_run.value("completion", 0, "repeat"))
+        for measured_run in completed(result).values()
+    ]
+    return spread([first - again for first, again in pairs if first is not None and again is not None])
+
+
 def against(result: CellResult, base: CellResult, metric: str, flow: int, transfer: Transfer) -> Interval | None:
     """A metric of one cell per that of another, repetition by repetition."""
     return spread([mine / its for mine, its in _pairs(result, base, metric, flow, transfer)])

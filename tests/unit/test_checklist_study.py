@@ -14,6 +14,7 @@ from harness.cli.environment import REFERENCE, open_app
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.release_history import has_release
 from harness.outcome import Interval
+from harness.report.migration import rows
 from studies.checklist import STUDY, migration, red, satellite, sharing, udp
 from studies.checklist.page import DOCUMENTS, checklist, judge
 from studies.checklist.verdicts import Claim, Results, Spread, Verdict, faster, within
@@ -190,6 +191,23 @@ def test_the_rule_s_gain_is_held_against_the_reset() -> None:
     verdict = verdict_on(migration, "throughput of the first 100 ms nearly doubled", stored())
     assert verdict.status == "contradicted"
     assert "the new path's bandwidth-delay product is 32 to 88 kB, about the window of a reset, 38 kB" in verdict.why
+
+
+def test_moves_are_the_rows_of_the_page_of_moves() -> None:
+    """A pair whose server crashed after the move has moved, and is a row of docs/handover.md."""
+    shown = [row for row in rows(stored()) if row.scenario.name == migration.MIGRATE and row.result.cell.virtual_time]
+    assert len(shown) == 38
+    verdict = verdict_on(migration, "TCP ends where an address changes", stored())
+    assert verdict.here == (
+        "30 of 33 pairs of QUIC end their transfer after the server saw the new address; "
+        "4 of these got no data there; 5 more pairs show no move"
+    )
+    assert verdict.why == "not ngtcp2 → tquic, picoquic → tquic, quic-go → tquic"
+    # So have their windows, which the page says were kept or were not.
+    kept = verdict_on(migration, "a change of the port (NAT) keeps", stored())
+    assert (kept.here, kept.why) == ("5 of 10 servers do", "not picoquic, quic-go, quiche, s2n-quic, tquic")
+    reset = verdict_on(migration, "a change of the IP address starts", stored())
+    assert (reset.here, reset.why) == ("5 of 9 servers do", "not aioquic, picoquic, quiche, tquic")
 
 
 def test_the_notebook_s_mislabelled_runs_contradict_nobody() -> None:

@@ -17,7 +17,8 @@ def test_who_takes_tcp_s_part_is_named() -> None:
     assert table_cells(page, "https")[4:7] == ["48%", "–", "100%"]
     assert page.index("| picoquic |") < page.index("| https |")
     assert (
-        "1 of 1 senders leave TCP less than 80% of what it has beside another TCP. It has 20% beside picoquic" in page
+        "10 Mbit/s, 20 ms, DropTail of 1 BDP: 1 of 1 senders leave TCP less than 80% of what it has beside another TCP. It has 20% beside picoquic"
+        in page
     )
     drawn = tcp_shares(runs)
     assert drawn is not None

@@ -410,6 +410,15 @@ def test_silence_is_told_by_whose_it_is() -> None:
     assert (
         "14 datagrams of the server, of up to 1350 B, exceeded the MTU's 1252 B, and none of them left" in large.short
     )
+    # The first transfer, with a time of its own, had come in full.
+    repeat = loud.model_copy(update={"transfer": "repeat"})
+    assert repeat.short.startswith("nothing of the second transfer's 1 MB came; ")
+    came = repeat.model_copy(update={"received": 3000, "progress": 1.0})
+    assert came.sentence.startswith("3 kB of the second transfer's 1 MB came, the last at 1.0 s; ")
+    ending = IDLE.model_copy(update={"transfer": "repeat"})
+    assert ending.sentence.startswith(
+        "the client's idle timeout of 60 s expired 63.1 s after the second transfer's first datagram ("
+    )
 
 
 def test_a_report_tells_the_silence_and_the_ends() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from harness.cli.consoles import print_document
-from harness.formatting import escape_html, format_list
+from harness.formatting import escape_html, format_beyond, format_list
 from harness.report.document import (
     Block,
     BulletList,
@@ -284,6 +285,12 @@ def test_one_function_prints_in_the_way_that_is_asked_for(capsys: pytest.Capture
     print_document(document, markdown=True, as_json=True)
     output = capsys.readouterr().out
     assert json.loads(output) == {"title": STRANGE} and "\x1b" not in output
+
+
+def test_what_is_beyond_a_limit_is_displayed_beyond_it() -> None:
+    numbers = [(1.96, 1), (1.0032, 1), (1.00004, 1), (0.997, 1), (0.2, 0), (math.inf, 1)]
+    texts = [format_beyond(value, limit, 2) for value, limit in numbers]
+    assert texts == ["1.96", "1.003", "1.00004", "1.00", "0.20", "inf"]
 
 
 def test_a_list_in_a_sentence() -> None:

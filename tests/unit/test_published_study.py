@@ -109,6 +109,14 @@ def test_a_ratio_is_ours_to_theirs_and_its_reason_stands_where_they_differ() -> 
     assert _row(page, "satellite_loss")[-2:] == ["0.5", "–"]
 
 
+def test_a_bound_that_is_missed_by_little_does_not_hold() -> None:
+    """The page of picoquic's bounds says of satellite_medium that it does not hold, by one part in twenty."""
+    page = published([*RUNS, *results_of("picoquic/satellite-medium", "picoquic", "picoquic", {"completion": 19.0})])
+    assert "* 1 of 3 bounds hold as they stand; 1 of the others is missed by 5% at most." in page
+    *_, ratio, why = _row(page, "satellite_medium")
+    assert (ratio, why.startswith("its simulator counts no headers")) == ("1.04", True)
+
+
 def test_the_figure_has_a_mark_for_each_ratio() -> None:
     drawn = STUDY.drawings[0].draw(RUNS)
     assert drawn is not None and STUDY.drawings[0].draw([]) is None

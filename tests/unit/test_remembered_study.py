@@ -96,6 +96,9 @@ def test_the_page() -> None:
         assert "| × 9 | 10.2 [9.9, 10.4] | 1.1 |" in row
         assert f"* {change.title} (`{change.scenario}`): {change.why}." in text
     assert "| quinn | 0-RTT, careful-resume | 10.2 [9.9, 10.4] | 27.5 [27, 27.9] | – | 0.1 |" in text
+    # What a session alone saves is counted, and not only said.
+    assert "saves at most 2.5 [2, 3] s with 0-RTT (quinn over 10/2 Mbit/s, 10 MB)." in text
+    assert "a round trip, which is 0.65 s: 0 of 1 rows save no more." in text
 
 
 def test_a_course_that_not_every_run_takes_is_counted() -> None:

@@ -78,6 +78,14 @@ def test_the_tables_say_four_of_six_and_why() -> None:
     assert "4.0" not in render_blocks(grid_blocks([late])) and "inf" not in render_blocks(grid_blocks([late]))
 
 
+def test_a_grid_has_the_time_of_a_transfer_whose_repeat_failed() -> None:
+    run, measured = ended(0, 29.7)
+    outcome = Outcome(status="idle_timeout", role="client", detail="the second transfer came to nothing")
+    second = run.transfers[0].model_copy(update={"index": 1, "received": 0, "exit_code": 1})
+    run = run.model_copy(update={"outcome": outcome, "transfers": (*run.transfers, second)})
+    assert "| 29.70 (then idle timeout client) |" in render_blocks(grid_blocks([result((run, measured))]))
+
+
 def test_json_has_numbers_or_infinity() -> None:
     content = json.loads(json.dumps(dict(results_document([SIX]).data), allow_nan=False))["cells"][0]
     assert content["outcomes"] == {"completed": 4, "timed_out": 2}

@@ -67,6 +67,7 @@ def test_straddling() -> None:
 def test_one_run_is_enough_to_say_so() -> None:
     assert judge(THREE, completed(2.9)).sentence == "All 1 met; completion: 2.9 s, n = 1 (no interval), demanded ≤ 3 s."
     assert judge(THREE, completed(3.3)).sentence == "completion: 3.3 s, n = 1 (no interval), demanded ≤ 3 s: 10% over."
+    assert judge(THREE, completed(3.009)).sentence.endswith("demanded ≤ 3 s: 0.3% over.")
 
 
 def test_at_least() -> None:

@@ -16,7 +16,7 @@ from harness.analysis.metrics.wire import EXCESS, stored_excess
 from harness.doe.interventions import Explained
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, attributions, notable_parts
-from harness.evaluation.objective_claim import meeting_pairs
+from harness.evaluation.objective_claim import judged, meeting_pairs
 from harness.formatting import format_count, format_list
 from harness.outcome import Interval, proven_outcome
 from harness.report.compare import comparison_blocks, comparisons
@@ -31,7 +31,7 @@ from harness.report.why import why_blocks
 from harness.scenario.schema import Implementation
 from studies import findings
 from studies.charts import Axis, Mark, draw_rows
-from studies.coexistence.claims import PATHS
+from studies.coexistence.claims import PATHS, QUEUE
 from studies.coexistence.compared import contests
 from tools.reference.study_pages import image_line
 
@@ -64,7 +64,7 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
 def _beside_tcp(results: Sequence[CellResult]) -> dict[str, dict[str, str]]:
     """What each server leaves to TCP on a link of both, by path: what it costs others that it wins."""
     rows = {
-        f"TCP beside it, {path}": {
+        f"TCP beside it, {path}, {QUEUE}": {
             contest.server: f"{contest.tcp.median:.1f} of {contest.own.median + contest.tcp.median:.1f} Mbit/s"
             for contest in contests(results, scenario)
         }
@@ -145,12 +145,10 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
     yield f"The store has {runs:,} runs of {len(results):,} cells."
     asked = [
         result
-        for result in results
-        if result.cell.scenario.name.startswith("satellite/")
-        and result.cell.scenario.objectives
-        and result.cell.virtual_time
-        and not result.cell.parameters
-        and result.runs
+        for result in judged(results)
+        if (cell := result.cell).scenario.name.startswith("satellite/")
+        and cell.scenario.objectives
+        and cell.virtual_time
     ]
     met, missed = list[str](), list[str]()
     for group in group_by_scenario(asked):
@@ -164,7 +162,10 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
             missed.append(f"{name} ({len(group)})")
     yield from met
     if missed:
-        yield f"No pair is shown to meet all objectives of {format_list(missed)}; the pairs that ran stand in brackets."
+        yield (
+            f"No pair is shown to meet all objectives of {format_list(missed)}; "
+            "the number of pairs that were held against them stands in brackets."
+        )
     times = {
         " → ".join(_pair(result)): span.median
         for result in results
