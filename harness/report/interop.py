@@ -409,7 +409,7 @@ def failure_blocks(matrix: InteropMatrix) -> list[Block]:
         if section:
             table = _failures_table(section, "markdown") if owner is None else _findings_table(section)
             chance = sum((failure.pair, failure.case) in by_chance for failure in section)
-            more = f", and {chance} more that fail in some runs only" if chance else ""
+            more = f", and {chance} more that {'fails' if chance == 1 else 'fail'} in some runs only" if chance else ""
             blocks += [_part_title(title, f" ({len(section) - chance}{more})."), table]
     if unseen_moves:
         blocks += [_part_title(_UNSEEN_TITLE, f" ({len(unseen_moves)})."), _unseen_moves_table(unseen_moves)]
