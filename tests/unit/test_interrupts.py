@@ -18,6 +18,7 @@ from harness.execution.events import BuildStarted, PhaseStarted, RunStarted
 from harness.report.progress import ProgressPrinter
 from harness.store.results import Store
 from tests.examples import ROOT, cell
+from tests.polling import wait_for
 
 pytestmark = pytest.mark.usefixtures("terminal_signals")
 
@@ -70,14 +71,21 @@ with handle_interrupts(lambda: print("ending", flush=True), lambda: shutdown.kil
 """
 
 
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def test_the_second_ends_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", SECOND, str(tmp_path)], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert (process.returncode, process.stdout, process.stderr) == (INTERRUPTED, "ending\n", "")
     child = int((tmp_path / "child").read_text())
-    stat = Path(f"/proc/{child}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    # A process that was killed shows in /proc until it has had a processor to end on.
+    wait_for(lambda: _has_ended(child))
     assert list((tmp_path / "partial").iterdir()) == []
 
 
