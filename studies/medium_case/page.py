@@ -153,8 +153,8 @@ def _own_start_sentence(results: Sequence[CellResult], windows: Sequence[Times])
             key=lambda row: row.seconds[-1].median,
         )
         text += (
-            f" {format_list(sorted(enough))} meet the objectives, too, if you tell them to begin with {packets:.0f} "
-            f"packets: then {best.server} takes {_seconds_text(best.seconds)} s."
+            f" The objectives are met by {format_list(sorted(enough))}, too, if you tell them to begin with "
+            f"{packets:.0f} packets: {best.server} then takes {_seconds_text(best.seconds)} s."
         )
     yield text
 
