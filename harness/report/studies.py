@@ -134,7 +134,12 @@ def packets_per_round_trip(result: CellResult) -> list[float]:
 
 
 def shared_throughputs(result: CellResult) -> tuple[Interval, Interval] | None:
-    """Mbit/s of a cell's first flow and of its second; None where one is not known, or neither has anything."""
+    """Mbit/s of a cell's first flow and of its second; None where one is not known, or neither has anything.
+
+    None, too, where a run did not complete: what flows have until one of them fails says nothing of how they share.
+    """
+    if result.outcomes.get("completed", 0) < len(result.runs):
+        return None
     first, second = (result.interval("mean_throughput", flow) for flow in (0, 1))
     if first is None or second is None or not first.median + second.median:
         return None

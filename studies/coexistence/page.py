@@ -34,6 +34,7 @@ def coexistence(results: Sequence[CellResult]) -> str:
         f"one bandwidth-delay product ({QUEUE}). A sender that is fast alone may be so at the cost of others:",
         f"*of TCP's own* is how much TCP has, as a part of what it has beside another TCP ({TCP}). **Bold**: less",
         f"than {HARMLESS:.0%}.",
+        "A sender with a run that did not complete has no row.",
         "Shares depend on the path. [Behind queues old and new](queues.md) has those of another one.",
         "",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from studies.coexistence.figures import tcp_shares
 from studies.coexistence.page import coexistence
 from tests.unit.study_results import results_of, table_cells
+from tests.unit.test_stored_studies import stored
 
 
 def test_who_takes_tcp_s_part_is_named() -> None:
@@ -26,3 +27,12 @@ def test_who_takes_tcp_s_part_is_named() -> None:
     # The path over a satellite has no runs.
     assert page.count("No runs are stored.") == 1
     assert coexistence([]).count("No runs are stored.") == 2
+
+
+def test_runs_that_end_early_say_nothing_of_how_flows_share() -> None:
+    """quinn's client closes the connection to quinn's server after 10 s of 120, when TCP has hardly begun."""
+    runs = stored("satellite/beside-tcp")
+    (failed,) = (result for result in runs if result.cell.server.name == "quinn")
+    assert failed.outcomes.get("completed", 0) == 0 and failed.interval("mean_throughput", 1) is not None
+    page = coexistence(runs)
+    assert "| picoquic | bbr |" in page and "| quinn |" not in page
