@@ -171,6 +171,11 @@ class CellResult:
         """Outcome → number of runs."""
         return dict(sorted(Counter(proven_outcome(run, measured).status for run, measured in self.runs).items()))
 
+    @property
+    def all_completed(self) -> bool:
+        """Whether every run completed."""
+        return self.outcomes.get("completed", 0) == len(self.runs)
+
     @cached_property
     def measurements(self) -> dict[MetricName, list[Measurement]]:
         """Metric → measurements of the runs that completed, or reached the metric before their transfer failed."""

@@ -51,13 +51,17 @@ def objectives_answer(result: CellResult) -> Answer:
     return "meets" if result.verdict.status == "pass" and decisive else "undecided"
 
 
-def judged(results: Iterable[CellResult]) -> list[CellResult]:
-    """The cells as they are, no parameter set, whose runs were held against the objectives: the pairs that count.
+def is_judged(result: CellResult) -> bool:
+    """Whether a cell's runs were held against the objectives of its scenario.
 
-    A pair that does not support its scenario, or never came to a transfer, is none of them.
+    Those of a pair that does not support its scenario, or never came to a transfer, were not.
     """
-    statuses = ("pass", "fail", "inconclusive")
-    return [result for result in results if result.verdict.status in statuses and not result.cell.parameters]
+    return result.verdict.status in ("pass", "fail", "inconclusive")
+
+
+def judged(results: Iterable[CellResult]) -> list[CellResult]:
+    """The cells as they are, no parameter set, whose runs were held against the objectives: the pairs that count."""
+    return [result for result in results if is_judged(result) and not result.cell.parameters]
 
 
 def runs_within(result: CellResult, objective: Objective) -> tuple[int, int]:

@@ -145,7 +145,7 @@ def scenario_blocks(
 
 def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Phrase:
     scenario, suffix = current_scenario(results), requested_parameters([result.cell for result in results]).suffix
-    seconds = ", in seconds" if _in_seconds(results, requested) else ""
+    seconds = ", in seconds" if _in_seconds(scenario, requested) else ""
     settings = f"Every cell has {suffix.removeprefix(', ')}. " if suffix else ""
     effort = f" {text}." if (text := effort_summary(results)) else ""
     return (
@@ -156,9 +156,9 @@ def _title(results: Sequence[CellResult], requested: Sequence[MetricName]) -> Ph
     )
 
 
-def _in_seconds(results: Sequence[CellResult], requested: Sequence[MetricName]) -> bool:
+def _in_seconds(scenario: Scenario, requested: Sequence[MetricName]) -> bool:
     """Whether the title says the unit of the columns, and their headings need not."""
-    return bool(current_scenario(results).milestones_within()) and not requested
+    return bool(scenario.milestones_within()) and not requested
 
 
 def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName] = ()) -> Table:
@@ -166,7 +166,7 @@ def scenario_table(results: Sequence[CellResult], requested: Sequence[MetricName
     scenario = current_scenario(results)
     headed = columns(scenario, requested)
     parameters = requested_parameters([result.cell for result in results])
-    goodput, seconds = shows_goodput(scenario, requested), _in_seconds(results, requested)
+    goodput, seconds = shows_goodput(scenario, requested), _in_seconds(scenario, requested)
     shown_columns = [
         *(Column(Span(name, code=True), identifies=True, right=True) for name in parameters.varied),
         *_PAIR_COLUMNS,

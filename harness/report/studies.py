@@ -138,7 +138,7 @@ def shared_throughputs(result: CellResult) -> tuple[Interval, Interval] | None:
 
     None, too, where a run did not complete: what flows have until one of them fails says nothing of how they share.
     """
-    if result.outcomes.get("completed", 0) < len(result.runs):
+    if not result.all_completed:
         return None
     first, second = (result.interval("mean_throughput", flow) for flow in (0, 1))
     if first is None or second is None or not first.median + second.median:

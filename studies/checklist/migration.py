@@ -8,7 +8,17 @@ from harness.outcome.measured import WindowReaction
 from harness.report.migration import MoveRow, rows
 from harness.report.numbers import number_text, span_text
 from harness.units import Duration, Rate
-from studies.checklist.verdicts import MISSING, Claim, Judge, Results, Status, Verdict, not_applicable, setting
+from studies.checklist.verdicts import (
+    MISSING,
+    Claim,
+    Judge,
+    Results,
+    Status,
+    Verdict,
+    is_todays,
+    not_applicable,
+    setting,
+)
 from studies.handover.claims import DOCUMENT, INITIAL, KEPT, SATELLITE, TIMES
 from studies.handover.compared import by_rule, ratio
 from studies.handover.figures import mean_windows
@@ -130,10 +140,7 @@ def _moves(results: Results, scenario: str, move: int) -> list[MoveRow]:
     asked = [
         result
         for result in results
-        if (cell := result.cell).scenario.name == scenario
-        and cell.virtual_time
-        and not cell.parameters
-        and "@" not in cell.client.name + cell.server.name
+        if result.cell.scenario.name == scenario and is_todays(result.cell) and not result.cell.parameters
     ]
     return [row for row in rows(asked) if row.move == move]
 
@@ -141,17 +148,17 @@ def _moves(results: Results, scenario: str, move: int) -> list[MoveRow]:
 def _stays(results: Results) -> Verdict:
     """Connections that end well although the client's address changed."""
     every = _moves(results, MIGRATE, 1)
-    found = [row for row in every if row.seen]
-    if not found:
+    moved = [row for row in every if row.seen]
+    if not moved:
         return MISSING
-    ended = [row for row in found if row.result.outcomes.get("completed", 0) == len(row.result.runs)]
-    stalled = [" → ".join((row.result.cell.client.name, row.server)) for row in found if row not in ended]
+    ended = [row for row in moved if row.result.all_completed]
+    stalled = [" → ".join((row.result.cell.client.name, row.server)) for row in moved if row not in ended]
     without = sum(row.result.interval("delivery_gap", 0, "first", move=1) is None for row in ended)
     asides = (
         f"{without} of these got no data there" if without else "",
-        f"{len(every) - len(found)} more pairs show no move" if len(every) > len(found) else "",
+        f"{len(every) - len(moved)} more pairs show no move" if len(every) > len(moved) else "",
     )
-    whole = f"{len(ended)} of {len(found)} pairs of QUIC end their transfer after the server saw the new address"
+    whole = f"{len(ended)} of {len(moved)} pairs of QUIC end their transfer after the server saw the new address"
     text = "; ".join(filter(None, [whole, *asides]))
     return Verdict("in part" if stalled else "reproduced", text, f"not {', '.join(stalled)}" if stalled else "")
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.objective_claim import OnlyClaim, judge_claim
-from harness.outcome import Interval
+from harness.outcome import Cell, Interval
 from harness.report.numbers import number_text, span_text
 from harness.report.studies import measured_cells
 from harness.scenario.metric_names import TransferName
@@ -90,6 +90,11 @@ def spread(spans: Iterable[Interval | None]) -> Spread | None:
     return Spread(middle, min(span.low for span in known), max(span.high for span in known), medians)
 
 
+def is_todays(cell: Cell) -> bool:
+    """Whether a cell is of virtual time and of today's releases."""
+    return cell.virtual_time and "@" not in cell.client.name + cell.server.name
+
+
 def cells(
     results: Results, scenario: str, client: str = "", server: str = "", *, parameters: bool = False
 ) -> list[CellResult]:
@@ -97,9 +102,8 @@ def cells(
     return [
         result
         for result in measured_cells(results, scenario)
-        if result.cell.virtual_time
+        if is_todays(result.cell)
         and (parameters or not result.cell.parameters)
-        and "@" not in result.cell.client.name + result.cell.server.name
         and client in ("", result.cell.client.name)
         and server in ("", result.cell.server.name)
     ]

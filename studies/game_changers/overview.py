@@ -8,7 +8,7 @@ from harness.doe.effects import Analysis, Effect, foreign_bases
 from harness.doe.effects.failing_modes import FailingMode, is_of_mode
 from harness.doe.effects.samples import ProfileRow, ProfileSample
 from harness.doe.effects.summary import is_hidden, is_lower_bound, is_negligible, metric_label, round_seconds
-from harness.evaluation.objective_claim import Answer, objectives_answer
+from harness.evaluation.objective_claim import Answer, is_judged, objectives_answer
 from harness.outcome import Interval, VerdictStatus
 from harness.report.markdown import table_row
 from harness.report.numbers import interval_text
@@ -135,7 +135,7 @@ def _symbol(row: ProfileRow) -> str:
     """Whether a profile meets the objectives, by the one rule of all pages; empty where there are none."""
     if row.verdict == "error":
         return SYMBOLS["error"][0]
-    if row.verdict not in ("pass", "fail", "inconclusive"):
+    if not is_judged(row.result):
         return ""
     words: dict[Answer, VerdictStatus] = {"meets": "pass", "misses": "fail", "undecided": "inconclusive"}
     return SYMBOLS[words[objectives_answer(row.result)]][0]
