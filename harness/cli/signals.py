@@ -91,12 +91,30 @@ def install_exit_handlers() -> None:
 
 @contextlib.contextmanager
 def raise_on_signal() -> Iterator[None]:
-    """Within the context a signal raises KeyboardInterrupt. The former handlers are restored at its end."""
+    """Within the context a signal raises KeyboardInterrupt. The former handlers are restored at its end.
+
+    A library may catch it and raise an error of its own (pydantic does, while it builds a schema). Such an error
+    becomes KeyboardInterrupt again. Errors of the harness and of the system pass: ending the command may cause them.
+    """
+    came = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
+
     before = {number: signal.getsignal(number) for number in _handled_signals()}
     try:
         for number in before:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, interrupt)
         yield
+    except Exception as error:
+        # Here: this module heeds signals while everything else is loaded.
+        from harness.errors import HarnessError
+
+        if came and not isinstance(error, HarnessError | OSError):
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from harness.cli.signals import INTERRUPTED, SIGNALS, install_exit_handlers, raise_on_signal
+from harness.errors import InputError
 from tests.examples import ROOT
 
 pytestmark = pytest.mark.usefixtures("terminal_signals")
@@ -32,6 +33,31 @@ def test_only_a_command_at_work_is_ended_in_order(ended: list[int], number: sign
     assert ended == [INTERRUPTED]
     os.kill(os.getpid(), number)
     assert ended == [INTERRUPTED] * 2
+
+
+def test_an_error_that_a_library_makes_of_a_signal_is_a_signal_again() -> None:
+    with pytest.raises(KeyboardInterrupt) as raised, raise_on_signal():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            # Not chained, as pydantic's of its compiled part.
+            raise RuntimeError("Error building validator: KeyboardInterrupt") from None
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("error", [InputError("no such case"), OSError("disk full")])
+def test_what_ending_a_command_met_is_reported(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, raise_on_signal():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            raise error
+    assert raised.value is error
+
+
+def test_without_a_signal_an_error_stays_one() -> None:
+    with pytest.raises(RuntimeError), raise_on_signal():
+        raise RuntimeError("a fault")
 
 
 def test_what_was_ignored_stays_ignored(ended: list[int]) -> None:
