@@ -157,7 +157,8 @@ def _close_endings(view: RunView, window: TransferWindow) -> Iterator[Ending]:
         if role == "client" and is_clean_close(close):
             # The server's response to it does not end anything (RFC 9000 §10.2.2).
             ended = True
-        if ended or _is_after_limit(window, t_ns):
+        # Once the client has ended, the lab stops the server, which then closes the connection, too.
+        if ended or t_ns >= window.transfer.ended_ns:
             continue
         yield Ending(
             flow=window.transfer.flow,

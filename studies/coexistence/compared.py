@@ -48,6 +48,13 @@ def contests(results: Sequence[CellResult], scenario: str) -> list[Contest]:
     return sorted(rows, key=lambda row: (-row.share, row.server))
 
 
+def without_row(results: Sequence[CellResult], scenario: str) -> list[CellResult]:
+    """The cells of one path in virtual time that have a run that did not complete."""
+    return [
+        result for result in measured_cells(results, scenario) if result.cell.virtual_time and not result.all_completed
+    ]
+
+
 def left_to_tcp(rows: Sequence[Contest]) -> dict[Contest, Interval]:
     """Contest → what TCP has, as a part of what it has beside another TCP. Empty where TCP has nothing there."""
     base = next((row.tcp for row in rows if row.server == TCP and row.tcp.low > 0), None)

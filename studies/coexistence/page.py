@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import escape_stored
 from harness.outcome import Interval
 from harness.report.markdown import table_row
 from harness.report.numbers import number_text, span_text
 from studies import FIGURE, extremes_text, list_items, share_text
 from studies.coexistence.claims import HARMLESS, PATHS, QUEUE, TCP
-from studies.coexistence.compared import Contest, contests, left_to_tcp
+from studies.coexistence.compared import Contest, contests, left_to_tcp, without_row
 
 _HEAD = ("server", "controller", "its Mbit/s", "TCP's Mbit/s", "its share", "Jain's index", "of TCP's own", "queue, ms")
 
@@ -34,12 +35,12 @@ def coexistence(results: Sequence[CellResult]) -> str:
         f"one bandwidth-delay product ({QUEUE}). A sender that is fast alone may be so at the cost of others:",
         f"*of TCP's own* is how much TCP has, as a part of what it has beside another TCP ({TCP}). **Bold**: less",
         f"than {HARMLESS:.0%}.",
-        "A sender with a run that did not complete has no row.",
+        "A sender with a run that did not complete has no row: below the table you find what happened.",
         "Shares depend on the path. [Behind queues old and new](queues.md) has those of another one.",
         "",
     ]
     for name, path in PATHS.items():
-        lines += _path(path, contests(results, name))
+        lines += _path(path, contests(results, name), without_row(results, name))
     return "\n".join(lines)
 
 
@@ -55,7 +56,7 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
             )
 
 
-def _path(path: str, rows: Sequence[Contest]) -> Iterator[str]:
+def _path(path: str, rows: Sequence[Contest], failed: Sequence[CellResult]) -> Iterator[str]:
     yield f"## {path}"
     yield ""
     if not rows:
@@ -68,6 +69,7 @@ def _path(path: str, rows: Sequence[Contest]) -> Iterator[str]:
     for row in rows:
         yield table_row(_row(row, shares.get(row)))
     yield ""
+    yield from list_items(f"{result.name}: {escape_stored(result.shortfall)}." for result in failed)
 
 
 def _row(row: Contest, share: Interval | None) -> list[str]:

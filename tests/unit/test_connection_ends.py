@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from harness.analysis.connection_end import endings
 from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
 from harness.capture.qlog_events import read_closes
+from harness.capture.quic.frames import CloseFrame
+from harness.cli.environment import open_app
 from harness.errors import UnfitError
 from harness.evaluation.cell_result import CellResult, unreached_value
 from harness.evaluation.verdict import judge
@@ -365,6 +368,21 @@ def test_who_closes_in_order_does_not_say_why(tmp_path: Path) -> None:
     # But a server that closes in order before all has come says why.
     write_qlog(trace, event(9, "transport:connection_closed", owner="remote", application_code=0x100))
     assert described_endings(tmp_path, run) == [("connection_closed", "client", "server", "the client's qlog")]
+
+
+def test_a_close_after_the_client_s_end_does_not_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client ends with words of its own; then the lab stops the server, which closes the connection."""
+    words = "the endpoint encountered an internal error and cannot continue with the connection: too many gaps"
+    log = f"quinn-endpoint: /1GB.bin: Connection error: Remote error: Error undefined by h3: {words}\n"
+    patterns = open_app().inventory.implementation("quinn").endings
+    run = broken(tmp_path, log, {str(word): pattern for word, pattern in patterns.items()})
+    end_ns = run.transfers[0].ended_ns
+    for after, told in ((10**6, ("client", words)), (-(10**6), ("server", ""))):
+        frames = SimpleNamespace(close=CloseFrame(code=0x100, by_transport=False, reason=b""))
+        packets = {"client": [], "server": [SimpleNamespace(t_ns=[end_ns + after], frames=[frames])]}
+        monkeypatch.setattr(RunView, "decrypted_packets", lambda view, window, role, of=packets: of[role])
+        first = endings(RunView(tmp_path, run))[0]
+        assert (first.by, first.words) == told
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:

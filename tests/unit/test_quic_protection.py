@@ -13,6 +13,7 @@ from harness.capture.quic.protection import (
     Aead,
     Protection,
     candidate_aeads,
+    count_plausible,
     decode_number,
     decode_numbers,
     decrypt,
@@ -116,6 +117,18 @@ def test_what_a_sender_protects_is_read(aead: Aead, data: st.DataObject) -> None
         assert size == len(payloads[i])
         assert seen == min(size, 54 - 1 - len(connection_id) - 2)
         assert plain[:seen].tobytes() == payloads[i][:seen]
+
+
+@pytest.mark.parametrize("aead", list(Aead))
+@settings(max_examples=25, deadline=None)
+@given(key=st.binary(min_size=48, max_size=48), numbers=st.integers(1, 64))
+def test_header_protection_alone_rules_out_no_secret_that_opens_packets(aead: Aead, key: bytes, numbers: int) -> None:
+    sender = Sender(bytes(secret_size(aead)), aead)
+    protected = heads([sender.packet(number, bytes(40), 2) for number in range(numbers)])
+    for secret in (sender.secret, key[: secret_size(aead)]):
+        protection = Protection(secret, aead, VERSION_1, 0)
+        assert len(decrypt(protected, protection)) <= count_plausible(protected, protection) <= numbers
+    assert count_plausible(protected, Protection(sender.secret, aead, VERSION_1, 0)) == numbers
 
 
 @pytest.mark.parametrize("aead", list(Aead))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,7 @@ def _label(version: int, word: str) -> str:
     return f"quicv2 {word}" if version == VERSION_2 else f"quic {word}"
 
 
+@lru_cache(maxsize=1024)
 def derive_keys(secret: bytes, aead: Aead, version: int) -> Keys:
     """The keys of a secret (RFC 9001 §5.1, RFC 9369 §3.3.2)."""
     size = _KEY_SIZE[aead]
@@ -218,16 +220,8 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     third have a number far from the numbers before. With a wrong secret the packets that remain do so by chance.
     """
     at = 1 + protection.id_length
-    is_complete = (heads.captured >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
-    rows = np.flatnonzero(is_complete)
     secret, aead, version = protection.secret, protection.aead, protection.version
-    keys = derive_keys(secret, aead, version)
-    first, protected = np.zeros(len(rows), np.uint8), np.zeros((len(rows), 4), np.uint8)
-    for part in _iterate_parts(len(rows)):
-        data = heads.data[rows[part]]
-        masks = header_masks(keys, data[:, at + 4 : at + 4 + SAMPLE])
-        first[part] = data[:, 0] ^ (masks[:, 0] & _PROTECTED)
-        protected[part] = data[:, at : at + 4] ^ masks[:, 1:MASK]
+    rows, first, protected = _unmask(heads, protection)
     length = (first & _LENGTH).astype(np.int64) + 1
     truncated = _truncated_numbers(protected, length)
     number = decode_numbers(np.where(first & _RESERVED == 0, truncated, -1), length, protection.largest)
@@ -246,6 +240,29 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
             plain[members] ^= keystream(derive_keys(secrets[phase_index], aead, version), number[members], width)
     captured, total = heads.captured[rows] - at - length, heads.size[rows] - at - length - TAG
     return Packets(rows, number, phase, plain, np.minimum(captured, total), total)
+
+
+def count_plausible(heads: Heads, protection: Protection) -> int:
+    """How many packets have reserved bits of 0 under a secret's key of header protection: `decrypt` gives no more."""
+    _, first, _ = _unmask(heads, protection)
+    return int(np.count_nonzero(first & _RESERVED == 0))
+
+
+def _unmask(heads: Heads, protection: Protection) -> tuple[Ints, Bytes, Bytes]:
+    """Without header protection, of m packets whose sample was captured: their rows, shape (m,), first bytes (m,), and
+    the four bytes that may belong to the number (m, 4).
+    """
+    at = 1 + protection.id_length
+    is_complete = (heads.captured >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
+    rows = np.flatnonzero(is_complete)
+    keys = derive_keys(protection.secret, protection.aead, protection.version)
+    first, protected = np.zeros(len(rows), np.uint8), np.zeros((len(rows), 4), np.uint8)
+    for part in _iterate_parts(len(rows)):
+        data = heads.data[rows[part]]
+        masks = header_masks(keys, data[:, at + 4 : at + 4 + SAMPLE])
+        first[part] = data[:, 0] ^ (masks[:, 0] & _PROTECTED)
+        protected[part] = data[:, at : at + 4] ^ masks[:, 1:MASK]
+    return rows, first, protected
 
 
 def _iterate_parts(count: int) -> Iterator[slice]:
