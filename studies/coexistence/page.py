@@ -13,6 +13,8 @@ from studies import FIGURE, extremes_text, list_items, share_text
 from studies.coexistence.claims import HARMLESS, PATHS, QUEUE, TCP
 from studies.coexistence.compared import Contest, contests, left_to_tcp, without_row
 
+#: quinn's reason phrase where a stream's reassembly has too many parts.
+_GAPS = "too many gaps in stream buffer"
 _HEAD = ("server", "controller", "its Mbit/s", "TCP's Mbit/s", "its share", "Jain's index", "of TCP's own", "queue, ms")
 
 
@@ -70,6 +72,10 @@ def _path(path: str, rows: Sequence[Contest], failed: Sequence[CellResult]) -> I
         yield table_row(_row(row, shares.get(row)))
     yield ""
     yield from list_items(f"{result.name}: {escape_stored(result.shortfall)}." for result in failed)
+    if any(_GAPS in result.shortfall for result in failed):
+        yield "quinn closes a connection whose stream has more gaps than it keeps account of (its pull request 2694)."
+        yield "The client's qlog shows how they come about: behind the full queue every second pair of packets is lost."
+        yield ""
 
 
 def _row(row: Contest, share: Interval | None) -> list[str]:
