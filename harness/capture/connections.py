@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from typing import Literal, overload
 
 import numpy as np
@@ -133,32 +133,38 @@ def open_packets(
     packet was not captured, the number is taken from the peer's acknowledgements.
     """
     rows = _rows(capture, connection, sender, by)
-    sent = _open_with_secrets(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
+    # The number of the first packet does not change what header protection says of a secret.
+    candidates, again = tee(_plausible(capture, connection, sender, secrets, rows))
+    sent = _open_with_secrets(capture, connection, sender, candidates, rows, _BEFORE_FIRST)
     if sent is not None:
         return sent
     peer: Sender = "client" if sender == "server" else "server"
-    peer_packets = _open_with_secrets(
-        capture, connection, peer, secrets, _rows(capture, connection, peer, by), _BEFORE_FIRST
-    )
+    peer_rows = _rows(capture, connection, peer, by)
+    peer_candidates = _plausible(capture, connection, peer, secrets, peer_rows)
+    peer_packets = _open_with_secrets(capture, connection, peer, peer_candidates, peer_rows, _BEFORE_FIRST)
     if peer_packets is None:
         return None
-    # The number of the first packet does not change what header protection says of a secret.
-    secrets = list(dict.fromkeys(secret for secret, _ in _plausible(capture, connection, sender, secrets, rows)))
+    remaining = list(again)
     acknowledged = (frames.acknowledged for frames in peer_packets.frames if frames.acknowledged is not None)
     attempts = (
-        _open_with_secrets(capture, connection, sender, secrets, rows, largest)
+        _open_with_secrets(capture, connection, sender, remaining, rows, largest)
         for largest in dict.fromkeys(islice(acknowledged, _ACKNOWLEDGEMENTS))
     )
     return next((attempt for attempt in attempts if attempt is not None), None)
 
 
 def _open_with_secrets(
-    capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
+    capture: Capture,
+    connection: Connection,
+    sender: Sender,
+    candidates: Iterable[tuple[Secret, Aead]],
+    rows: Ints,
+    largest: int,
 ) -> SentPackets | None:
     """As `open_packets`. `largest`: the largest packet number before the first packet."""
-    for secret, aead in _plausible(capture, connection, sender, secrets, rows):
+    sample = _heads(capture, rows[:_TRIAL_PACKETS])
+    for secret, aead in candidates:
         protection = Protection(secret.secret, aead, connection.version, connection.id_length(sender), largest)
-        sample = _heads(capture, rows[:_TRIAL_PACKETS])
         packets, _ = _select_readable(decrypt(sample, protection))
         if len(packets) < _fewest(sample):
             continue
