@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import altair as alt
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
+from harness.outcome import Interval
 from harness.report.markdown import table_row
-from studies import findings
+from studies import FIGURE, findings
+from studies.charts import Axis, Mark, draw_rows
 from studies.checklist import migration, red, satellite, sharing, udp
 from studies.checklist.verdicts import STATUSES, Claim, Document, Status, Verdict
 from studies.handover.claims import SOURCE as KIM
@@ -42,6 +47,8 @@ def checklist(results: Sequence[CellResult]) -> str:
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
         *findings(_sentences(judged)),
+        FIGURE,
+        "",
         "This page has every figure, table and sentence with a number or a direction of five documents, in our words.",
         "Beside each you find what the stored runs say to it. [Another page](documents.md) has the tables behind it.",
         "A figure here is a median with its interval. *Over n stacks* it is the middle of their medians, with the",
@@ -63,6 +70,24 @@ def checklist(results: Sequence[CellResult]) -> str:
 def judge(document: Document, results: Sequence[CellResult]) -> list[tuple[Claim, Verdict]]:
     """Each claim of a document with its verdict."""
     return [(claim, claim.judge(results)) for claim in document.claims(results)]
+
+
+def verdict_counts(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Vega-Lite of the decided claims of each document: how many are reproduced, in part, and contradicted."""
+    marks = []
+    for document in DOCUMENTS:
+        counts = Counter(verdict.status for _, verdict in judge(document, results))
+        for status in _DECIDED:
+            count = counts[status]
+            marks.append(
+                Mark(
+                    document.source.partition(",")[0],
+                    status,
+                    Interval(n=1, median=count, low=count, high=count, coverage=0),
+                )
+            )
+    notes = ["a point is the number of claims with this verdict, of those that the runs decide"]
+    return draw_rows(marks, Axis("claims", alt.Scale(zero=True)), "Claims of five documents", notes)
 
 
 def _sentences(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:
