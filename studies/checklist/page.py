@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import altair as alt
-
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
-from harness.outcome import Interval
 from harness.report.markdown import table_row
 from studies import FIGURE, findings
-from studies.charts import Axis, Mark, draw_rows
+from studies.charts import draw_stacks
 from studies.checklist import migration, red, satellite, sharing, udp
 from studies.checklist.verdicts import STATUSES, Claim, Document, Status, Verdict
 from studies.handover.claims import SOURCE as KIM
@@ -36,6 +33,7 @@ SCENARIOS = tuple(
 
 #: Verdicts that the runs decide.
 _DECIDED: tuple[Status, ...] = ("reproduced", "in part", "contradicted")
+_COLOURS: dict[str, str] = dict(zip(_DECIDED, ("#4c9f70", "#e0a526", "#c8453b"), strict=True))
 
 
 def checklist(results: Sequence[CellResult]) -> str:
@@ -74,20 +72,11 @@ def judge(document: Document, results: Sequence[CellResult]) -> list[tuple[Claim
 
 def verdict_counts(results: Sequence[CellResult]) -> dict[str, Any] | None:
     """Vega-Lite of the decided claims of each document: how many are reproduced, in part, and contradicted."""
-    marks = []
+    rows: dict[str, dict[str, float]] = {}
     for document in DOCUMENTS:
         counts = Counter(verdict.status for _, verdict in judge(document, results))
-        for status in _DECIDED:
-            count = counts[status]
-            marks.append(
-                Mark(
-                    document.source.partition(",")[0],
-                    status,
-                    Interval(n=1, median=count, low=count, high=count, coverage=0),
-                )
-            )
-    notes = ["a point is the number of claims with this verdict, of those that the runs decide"]
-    return draw_rows(marks, Axis("claims", alt.Scale(zero=True)), "Claims of five documents", notes)
+        rows[document.source.partition(",")[0]] = {status: float(counts[status]) for status in _DECIDED}
+    return draw_stacks(rows, _COLOURS, "claims", "Claims of five documents", ["claims that the runs decide"])
 
 
 def _sentences(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:

@@ -198,7 +198,7 @@ def draw_changes(cells: Sequence[Changed]) -> dict[str, Any] | None:
             most = max(factors, key=lambda factor: abs(math.log(factor)))
             span = Interval(n=1, median=most, low=most, high=most, coverage=0)
             marks.append(Mark(decision.pair.name, decision.status, span))
-    axis = Axis("now, per before", alt.Scale(type="log"), reference=1)
+    axis = Axis("now, per before", alt.Scale(type="log", nice=False, padding=20), reference=1)
     notes = ["a point is the figure of the cell that changed most"]
     return draw_rows(sorted(marks, key=lambda mark: mark.span.median), axis, "Changed cells", notes)
 

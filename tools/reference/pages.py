@@ -25,6 +25,7 @@ from harness.report.plots.registry import plots
 from harness.report.plots.stored import is_queue_pair, is_red
 from harness.scenario.schema import Implementation, Scenario
 from harness.topology import Lab, build_lab, sim_plan
+from tools.reference.because_figure import STATES_OF_PAIRS
 from tools.reference.by_hand import open_cell
 from tools.reference.campaign import Reference
 from tools.reference.changed import (
@@ -156,7 +157,12 @@ def _result_pages(app: App) -> dict[Path, Text]:
         parameters: lambda: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
         ),
-        because: lambda: with_experiments(because.read_text(encoding="utf-8"), experiments(), results()),
+        because: lambda: with_experiments(
+            because.read_text(encoding="utf-8"),
+            experiments(),
+            results(),
+            image_line(STATES_OF_PAIRS.caption, STATES_OF_PAIRS.file, drawn()),
+        ),
         limits: lambda: with_datagrams(limits.read_text(encoding="utf-8"), every_result()),
         **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
         **_validation(root),
@@ -211,7 +217,7 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     folder = app.paths.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)
     current = [result for result in every if not has_release(result)]
-    for whole in (*study_drawings(), TIMES, SUCCESSES):
+    for whole in (*study_drawings(), TIMES, SUCCESSES, STATES_OF_PAIRS):
         if (specification := whole.draw(current)) is not None:
             yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
     if (compared := read_comparison(app.paths.root / "results" / "former")) is not None:
