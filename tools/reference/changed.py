@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from studies.charts import Axis, Mark, draw_rows
 _HEAD = """# What changed
 
 Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md), from those of
-`results/former/`, and from the sentences in [`former-sentences.yaml`](data/former-sentences.yaml).
+`results/former/`, and from what we wrote in [`changed.yaml`](data/changed.yaml).
 """
 _METHOD = """\
 The page lists the cells whose figures changed with the last campaign. This command compared them:
@@ -53,7 +54,7 @@ harness gate --baseline OLD --store results/reference --keep results/former
 * More cells ran, with more seeds. A wider or narrower interval alone is no change.
 * What is measured of a run became more exact.
 
-The last column names what differs in a cell's code and images.
+The last column names what differs in a cell's code and images. *Why* says which of it counts, as far as we know.
 """
 _NAMED = 4
 """Figures of a cell, and causes, that are named; of more only the number is said."""
@@ -100,13 +101,31 @@ class Rewritten:
     """None: the page does not say anything of it any more."""
 
 
-def read_rewritten(file: Path, root: Path) -> list[Rewritten]:
-    """The sentences that a file lists, each with that of today, which is looked up on its page below `root`.
+@dataclass(frozen=True)
+class Reasons:
+    """What a person wrote about a comparison."""
+
+    causes: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """Patterns of cells' names (fnmatch), and why these cells changed."""
+    sentences: tuple[Rewritten, ...] = ()
+
+    def cause_of(self, cell: Changed) -> str:
+        """Why a cell changed; empty if nobody knows."""
+        name = cell.decision.pair.name
+        return next((cause for patterns, cause in self.causes if any(fnmatchcase(name, item) for item in patterns)), "")
+
+
+def read_reasons(file: Path, root: Path) -> Reasons:
+    """What a file says of a comparison. Today's sentences are looked up on their pages below `root`.
 
     InputError if a page has no such sentence.
     """
-    listed: dict[str, list[dict[str, str | None]]] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    sentences = []
+    listed = yaml.safe_load(file.read_text(encoding="utf-8"))
+    causes = tuple((tuple(entry["cells"]), str(entry["cause"])) for entry in listed["causes"])
+    return Reasons(causes, tuple(_rewritten(listed["sentences"], file.name, root)))
+
+
+def _rewritten(listed: Mapping[str, Sequence[Mapping[str, str | None]]], name: str, root: Path) -> Iterator[Rewritten]:
     for page, entries in listed.items():
         # A paragraph is one line, as list items and rows of tables are.
         text = re.sub(r"(?<=[^\s|])\n(?![\s*|#>`-]|\d+\. )", " ", (root / page).read_text(encoding="utf-8"))
@@ -115,11 +134,10 @@ def read_rewritten(file: Path, root: Path) -> list[Rewritten]:
             now = None if words is None or place < 0 else _first_sentence(words, text[place:].splitlines())
             if words is not None and now is None:
                 raise InputError(
-                    f"{file.name}: {page} has no sentence with {words!r}",
+                    f"{name}: {page} has no sentence with {words!r}",
                     "give words that stand in one of its sentences",
                 )
-            sentences.append(Rewritten(page, str(entry["before"]), now))
-    return sentences
+            yield Rewritten(page, str(entry["before"]), now)
 
 
 def _first_sentence(words: str, lines: Sequence[str]) -> str | None:
@@ -139,7 +157,7 @@ def _first_sentence(words: str, lines: Sequence[str]) -> str | None:
 
 
 def changed_page(
-    cells: Sequence[Changed], compared: BaselineComparison, sentences: Sequence[Rewritten] = (), figure: str = ""
+    cells: Sequence[Changed], compared: BaselineComparison, reasons: Reasons = Reasons(), figure: str = ""
 ) -> str:
     """The page. `compared`: the counts of the whole comparison; `figure`: the line that shows `draw_changes`."""
     summary = (
@@ -148,20 +166,21 @@ def changed_page(
         "*cannot tell* have too few runs for the test. They have no line here."
     )
     lines = [_HEAD, *findings(_sentences(cells, compared)), *filter(None, [figure]), _METHOD, summary, ""]
-    lines += _rewritten_part(sentences)
+    lines += _rewritten_part(reasons.sentences)
     for folder in dict.fromkeys(_folder(cell) for cell in cells):
         mine = [cell for cell in cells if _folder(cell) == folder]
         lines += [
             f"## {folder}",
             "",
-            table_row(["", "cell", "before → now", "what differs"]),
-            table_row(["---"] * 4),
+            table_row(["", "cell", "before → now", "why", "what differs"]),
+            table_row(["---"] * 5),
         ]
         for cell in mine:
             texts = (
                 cell.decision.status,
                 cell.decision.pair.name,
                 _figures(cell.decision),
+                reasons.cause_of(cell) or "–",
                 name_first(cell.causes, _NAMED),
             )
             lines.append(table_row([escape_stored(text) for text in texts]))

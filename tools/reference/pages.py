@@ -35,7 +35,7 @@ from tools.reference.changed import (
     changed,
     changed_page,
     draw_changes,
-    read_rewritten,
+    read_reasons,
 )
 from tools.reference.commands_page import commands_page
 from tools.reference.histories_page import histories_page, history_figures
@@ -184,10 +184,10 @@ def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path
         return {}
 
     def text() -> str:
-        sentences = read_rewritten(root / "docs" / "data" / "former-sentences.yaml", root)
+        reasons = read_reasons(root / "docs" / "data" / "changed.yaml", root)
         drawn = [file.name for file in (root / "docs" / "figures").glob(CHANGES)]
         figure = image_line(CHANGES_CAPTION, CHANGES, drawn)
-        return changed_page(_changed_cells(app, results(), compared.within), compared, sentences, figure)
+        return changed_page(_changed_cells(app, results(), compared.within), compared, reasons, figure)
 
     return {root / "docs" / "changed.md": text}
 
