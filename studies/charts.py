@@ -1,14 +1,15 @@
-"""The figure that most studies draw of their runs: a row for each stack or pair, and a mark for each case."""
+"""Figures that studies draw of their runs: a row for each stack or pair, with a mark for each case or stacked parts."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+import numpy as np
 import polars as pl
 from altair.utils.schemapi import debug_mode
 
@@ -16,7 +17,7 @@ from harness.outcome import Interval
 from harness.report.plots.parts import Marks, layer_charts, set_size
 from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, add_heading, vega_config
 
-_ROW = 26
+_ROW, _LEGEND_COLUMNS = 26, 4
 _COLOURS, _SHAPES = (INK, "#3a7ca5", OPTIMUM, "#b5651d"), ("circle", "square", "diamond", "triangle-up")
 
 
@@ -89,4 +90,38 @@ def draw_rows(
     ]
     with warnings.catch_warnings(), debug_mode(False):
         chart = add_heading(set_size(layer_charts(*layers), _ROW * len(names)), title, notes)
+        return {**chart.to_dict(validate=False), "config": vega_config()}
+
+
+def draw_stacks(
+    rows: Mapping[str, Mapping[str, float]], colours: Mapping[str, str], unit: str, title: str, notes: Sequence[str]
+) -> dict[str, Any] | None:
+    """Vega-Lite of rows of stacked bars; None without rows. Rows and parts are in the order in which they come.
+
+    `rows`: row → part → its length, in `unit`; `colours`: part → colour. The legend has the parts that are there.
+    """
+    if not rows:
+        return None
+    shown = {part: colour for part, colour in colours.items() if any(parts.get(part) for parts in rows.values())}
+    spans = []
+    for row, parts in rows.items():
+        ends = np.cumsum([parts.get(part, 0.0) for part in shown])
+        spans += [
+            (row, part, end - parts[part], end)
+            for part, end in zip(shown, ends.tolist(), strict=True)
+            if parts.get(part)
+        ]
+    columns = {"row": pl.String, "part": pl.String, "start": pl.Float64, "end": pl.Float64}
+    legend = alt.Legend(columns=_LEGEND_COLUMNS)
+    colour = alt.Scale(domain=list(shown), range=list(shown.values()))
+    names = list(rows)
+    y = alt.Y("row:N", sort=names, title=None, axis=alt.Axis(domain=False, ticks=False), scale=alt.Scale(domain=names))
+    bars = (
+        Marks(pl.DataFrame(spans, columns, orient="row"))
+        .mark_bar(size=_ROW * 0.6)
+        .encode(x=alt.X("start:Q", title=unit), x2="end:Q", y=y, color=alt.Color("part:N", scale=colour, legend=legend))
+    )
+    zero = Marks(pl.DataFrame({"value": [0.0]})).mark_rule(color=SOFT).encode(x="value:Q")
+    with warnings.catch_warnings(), debug_mode(False):
+        chart = add_heading(set_size(layer_charts(bars, zero), _ROW * len(names)), title, notes)
         return {**chart.to_dict(validate=False), "config": vega_config()}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import format_count
 from harness.report.markdown import table_row
-from studies import findings
+from studies import FIGURE, findings
+from studies.charts import draw_stacks
 from studies.checklist import migration, red, satellite, sharing, udp
 from studies.checklist.verdicts import STATUSES, Claim, Document, Status, Verdict
 from studies.handover.claims import SOURCE as KIM
@@ -31,6 +33,7 @@ SCENARIOS = tuple(
 
 #: Verdicts that the runs decide.
 _DECIDED: tuple[Status, ...] = ("reproduced", "in part", "contradicted")
+_COLOURS: dict[str, str] = dict(zip(_DECIDED, ("#4c9f70", "#e0a526", "#c8453b"), strict=True))
 
 
 def checklist(results: Sequence[CellResult]) -> str:
@@ -42,6 +45,8 @@ def checklist(results: Sequence[CellResult]) -> str:
         "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
         "",
         *findings(_sentences(judged)),
+        FIGURE,
+        "",
         "This page has every figure, table and sentence with a number or a direction of five documents, in our words.",
         "Beside each you find what the stored runs say to it. [Another page](documents.md) has the tables behind it.",
         "A figure here is a median with its interval. *Over n stacks* it is the middle of their medians, with the",
@@ -63,6 +68,15 @@ def checklist(results: Sequence[CellResult]) -> str:
 def judge(document: Document, results: Sequence[CellResult]) -> list[tuple[Claim, Verdict]]:
     """Each claim of a document with its verdict."""
     return [(claim, claim.judge(results)) for claim in document.claims(results)]
+
+
+def verdict_counts(results: Sequence[CellResult]) -> dict[str, Any] | None:
+    """Vega-Lite of the decided claims of each document: how many are reproduced, in part, and contradicted."""
+    rows: dict[str, dict[str, float]] = {}
+    for document in DOCUMENTS:
+        counts = Counter(verdict.status for _, verdict in judge(document, results))
+        rows[document.source.partition(",")[0]] = {status: float(counts[status]) for status in _DECIDED}
+    return draw_stacks(rows, _COLOURS, "claims", "Claims of five documents", ["claims that the runs decide"])
 
 
 def _sentences(judged: dict[str, list[tuple[Claim, Verdict]]]) -> Iterator[str]:

@@ -61,15 +61,13 @@ def _sentences(results: Sequence[CellResult]) -> Iterator[str]:
 def _path(path: str, rows: Sequence[Contest], failed: Sequence[CellResult]) -> Iterator[str]:
     yield f"## {path}"
     yield ""
-    if not rows:
-        yield "No runs are stored."
-        yield ""
-        return
-    yield table_row(_HEAD)
-    yield table_row(["---", "---", *["---:"] * (len(_HEAD) - 2)])
-    shares = left_to_tcp(rows)
-    for row in rows:
-        yield table_row(_row(row, shares.get(row)))
+    if rows:
+        yield table_row(_HEAD)
+        yield table_row(["---", "---", *["---:"] * (len(_HEAD) - 2)])
+        shares = left_to_tcp(rows)
+        yield from (table_row(_row(row, shares.get(row))) for row in rows)
+    else:
+        yield "No sender completed its runs." if failed else "No runs are stored."
     yield ""
     yield from list_items(f"{result.name}: {escape_stored(result.shortfall)}." for result in failed)
     if any(_GAPS in result.shortfall for result in failed):

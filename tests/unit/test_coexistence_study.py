@@ -37,3 +37,5 @@ def test_runs_that_end_early_say_nothing_of_how_flows_share() -> None:
     page = coexistence(runs)
     assert "| picoquic | bbr |" in page and "| quinn |" not in page
     assert f"\n* quinn→quinn: {failed.shortfall}.\n\nquinn closes a connection whose" in page
+    # A path on which no sender completes has runs, too.
+    assert f"No sender completed its runs.\n\n* quinn→quinn: {failed.shortfall}." in coexistence([failed])

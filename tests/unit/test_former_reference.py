@@ -8,13 +8,13 @@ import pytest
 
 from harness.cli.environment import open_app
 from harness.errors import InputError
-from harness.evaluation.regression.baseline import read_comparison, write_changed_cells
+from harness.evaluation.regression.baseline import BaselineComparison, read_comparison, write_changed_cells
 from harness.evaluation.regression.decision import decide, match_cells
 from harness.store.identity import Ledger
 from harness.store.results import Store
 from tests.examples import cell, scenario
 from tests.unit.test_gate import nothing_known, other_bits, result
-from tools.reference.changed import changed, changed_page
+from tools.reference.changed import Reasons, changed, changed_page, draw_changes, read_reasons
 
 
 def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path) -> None:
@@ -53,3 +53,39 @@ def test_a_comparison_that_is_kept_already_stays(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="something is there already"):
         write_changed_cells(tmp_path, [], 0.03, Store(tmp_path / "none"))
     assert read_comparison(tmp_path / "nowhere") is None
+
+
+def test_a_sentence_of_before_stands_beside_that_of_today(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(
+        "# Page\n\nIt takes\n8 s. It was 9 s.\n\n| a | 1 |\n| b | a | 2 |\n\n## Part\n\n* It takes 3 s.\n| a | 4 |\n"
+    )
+    file = tmp_path / "sentences.yaml"
+    file.write_text(
+        "causes:\n- {cells: [x/*], cause: It is drawn.}\n"
+        "sentences:\n"
+        " page.md:\n"
+        "  - {before: It takes 10 s., now: takes}\n"
+        "  - {before: a 5, now: '| a |'}\n"
+        "  - {before: gone, now: null}\n"
+        "  - {before: It takes 1 s., now: takes, below: Part}\n"
+        "  - {before: a 6, now: '| a |', below: Part}\n"
+    )
+    reasons = read_reasons(file, tmp_path)
+    assert [sentence.now for sentence in reasons.sentences] == ["It takes 8 s.", "a; 1", None, "It takes 3 s.", "a; 4"]
+    page = changed_page([], BaselineComparison(within=0.03, counts={"same": 1}), reasons)
+    assert "| page.md | It takes 10 s. | It takes 8 s. |" in page and "| page.md | gone | no longer said |" in page
+    file.write_text("causes: []\nsentences:\n page.md:\n  - {before: x, now: takes 7 s}\n")
+    with pytest.raises(InputError, match=r"page\.md has no sentence with 'takes 7 s'"):
+        read_reasons(file, tmp_path)
+
+
+def test_the_largest_change_of_a_cell_is_drawn_and_its_cause_named() -> None:
+    where = cell(scenario(name="x/slower"), engine="virtual")
+    base, now = result([10.0, 10.1], where=where), result([12.0, 12.2], where=other_bits(where))
+    changeds = changed([base], [now], 0.03, (nothing_known, nothing_known), Ledger())
+    text = json.dumps(draw_changes(changeds))
+    compared = BaselineComparison(within=0.03, counts={"worse": 1})
+    assert "| It became slower. |" in changed_page(changeds, compared, Reasons(((("x/s*",), "It became slower."),)))
+    assert "| – |" in changed_page(changeds, compared, Reasons(((("y/*",), "It became slower."),)))
+    assert "x/slower" in text and '"worse"' in text and "1.2" in text
+    assert draw_changes([]) is None

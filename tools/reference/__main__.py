@@ -196,11 +196,11 @@ def keep(
 @program.command()
 def generate() -> None:
     """Write what is generated into the repository: schemas, compose/, and the pages of the reference runs."""
-    from tools.reference.pages import pages
+    from tools.reference.pages import page_texts
 
-    for file, text in pages(open_app(REFERENCE)).items():
+    for file, text in page_texts(open_app(REFERENCE)).items():
         file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(text(), encoding="utf-8")
 
 
 @program.command()

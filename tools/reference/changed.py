@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
+import altair as alt
+import yaml
+
+from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.regression.baseline import BaselineComparison
 from harness.evaluation.regression.decision import (
@@ -18,16 +26,18 @@ from harness.evaluation.regression.decision import (
     version_differences,
 )
 from harness.formatting import escape_stored, format_count, format_list, name_first
+from harness.outcome import Interval
 from harness.report.gate import figure_text
 from harness.report.markdown import table_row
 from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
 from studies import findings
+from studies.charts import Axis, Mark, draw_rows
 
 _HEAD = """# What changed
 
-Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md) and from those of
-`results/former/`.
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md), from those of
+`results/former/`, and from what we wrote in [`changed.yaml`](data/changed.yaml).
 """
 _METHOD = """\
 The page lists the cells whose figures changed with the last campaign. This command compared them:
@@ -36,14 +46,15 @@ The page lists the cells whose figures changed with the last campaign. This comm
 harness gate --baseline OLD --store results/reference --keep results/former
 ```
 
-`OLD` is the former reference, whose runs are of many ages. Four things changed since its oldest runs:
+`OLD` is the reference at revision 56e6aff2 (28 November 2026). Five things changed since its oldest runs:
 
-* A link sends one packet after the other. Before, a token bucket let bursts through.
-* A guest has one processor. So a packet and the program that waits for it come in one order.
-* The lab kernel is in every program's process.
+* The simulator has more properties of links. Links of before pass their packets at the same times.
+* The engine starts endpoints in another way, which contains strangers' images.
 * Images are of later releases, or do more.
+* More cells ran, with more seeds. A wider or narrower interval alone is no change.
+* What is measured of a run became more exact.
 
-The last column names what differs in a cell's code and images.
+The last column names what differs in a cell's code and images. *Why* says which of it counts, as far as we know.
 """
 _NAMED = 4
 """Figures of a cell, and causes, that are named; of more only the number is said."""
@@ -80,32 +91,135 @@ def changed(
     return [Changed(decision, tuple(version_differences(decision.pair, known, ledger))) for decision in ordered]
 
 
-def changed_page(cells: Sequence[Changed], compared: BaselineComparison) -> str:
-    """The page. `compared`: what the whole comparison came to."""
+@dataclass(frozen=True)
+class Rewritten:
+    """A sentence of a page that says something else than before."""
+
+    page: str
+    before: str
+    now: str | None
+    """None: the page does not say anything of it any more."""
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """What a person wrote about a comparison."""
+
+    causes: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """Patterns of cells' names (fnmatch), and why these cells changed."""
+    sentences: tuple[Rewritten, ...] = ()
+
+    def cause_of(self, cell: Changed) -> str:
+        """Why a cell changed; empty if nobody knows."""
+        name = cell.decision.pair.name
+        return next((cause for patterns, cause in self.causes if any(fnmatchcase(name, item) for item in patterns)), "")
+
+
+def read_reasons(file: Path, root: Path) -> Reasons:
+    """What a file says of a comparison. Today's sentences are looked up on their pages below `root`.
+
+    InputError if a page has no such sentence.
+    """
+    listed = yaml.safe_load(file.read_text(encoding="utf-8"))
+    causes = tuple((tuple(entry["cells"]), str(entry["cause"])) for entry in listed["causes"])
+    return Reasons(causes, tuple(_rewritten(listed["sentences"], file.name, root)))
+
+
+def _rewritten(listed: Mapping[str, Sequence[Mapping[str, str | None]]], name: str, root: Path) -> Iterator[Rewritten]:
+    for page, entries in listed.items():
+        # A paragraph is one line, as list items and rows of tables are.
+        text = re.sub(r"(?<=[^\s|])\n(?![\s*|#>`-]|\d+\. )", " ", (root / page).read_text(encoding="utf-8"))
+        for entry in entries:
+            place, words = text.find(entry.get("below") or ""), entry["now"]
+            now = None if words is None or place < 0 else _first_sentence(words, text[place:].splitlines())
+            if words is not None and now is None:
+                raise InputError(
+                    f"{name}: {page} has no sentence with {words!r}",
+                    "give words that stand in one of its sentences",
+                )
+            yield Rewritten(page, str(entry["before"]), now)
+
+
+def _first_sentence(words: str, lines: Sequence[str]) -> str | None:
+    """The first sentence, or row of a table, that has these words; None if none has them.
+
+    Words with a bar in front are those that a row begins with.
+    """
+    for line in lines:
+        if line.startswith("|"):
+            if line.startswith(words) if words.startswith("|") else words in line:
+                return "; ".join(cell.strip() for cell in line.strip("| ").split(" | "))
+            continue
+        for sentence in re.split(r"(?<=[.?!*]) (?=[A-Z0-9`*])", line.lstrip("*# ")):
+            if words in sentence:
+                return sentence
+    return None
+
+
+def changed_page(
+    cells: Sequence[Changed], compared: BaselineComparison, reasons: Reasons = Reasons(), figure: str = ""
+) -> str:
+    """The page. `compared`: the counts of the whole comparison; `figure`: the line that shows `draw_changes`."""
     summary = (
         f"A figure has changed if it differs by more than {100 * compared.within:.3g} %. If it depends on chance, a "
         f"test has to show the change, too (Mann and Whitney, at {ALPHA:.0%} over all figures together). Cells that "
         "*cannot tell* have too few runs for the test. They have no line here."
     )
-    lines = [_HEAD, *findings(_sentences(cells, compared)), _METHOD, summary, ""]
+    lines = [_HEAD, *findings(_sentences(cells, compared)), *filter(None, [figure]), _METHOD, summary, ""]
+    lines += _rewritten_part(reasons.sentences)
     for folder in dict.fromkeys(_folder(cell) for cell in cells):
         mine = [cell for cell in cells if _folder(cell) == folder]
         lines += [
             f"## {folder}",
             "",
-            table_row(["", "cell", "before → now", "what differs"]),
-            table_row(["---"] * 4),
+            table_row(["", "cell", "before → now", "why", "what differs"]),
+            table_row(["---"] * 5),
         ]
         for cell in mine:
             texts = (
                 cell.decision.status,
                 cell.decision.pair.name,
                 _figures(cell.decision),
+                reasons.cause_of(cell) or "–",
                 name_first(cell.causes, _NAMED),
             )
             lines.append(table_row([escape_stored(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
+
+
+def _rewritten_part(sentences: Sequence[Rewritten]) -> Iterator[str]:
+    if not sentences:
+        return
+    yield "## Sentences of pages"
+    yield ""
+    yield "These pages say something else than before. What is new on a page, or a new page, has no line here."
+    yield ""
+    yield table_row(["page", "before", "now"])
+    yield table_row(["---"] * 3)
+    for sentence in sentences:
+        now = "no longer said" if sentence.now is None else escape_stored(sentence.now)
+        yield table_row([sentence.page.removeprefix("docs/"), escape_stored(sentence.before), now])
+    yield ""
+
+
+#: The figure of the page, a file below docs/figures.
+CHANGES, CHANGES_CAPTION = "changed-factors.svg", "By what factor the figures of changed cells differ from before"
+
+
+def draw_changes(cells: Sequence[Changed]) -> dict[str, Any] | None:
+    """Vega-Lite of the largest change of each cell that became better or worse; None without any."""
+    marks = []
+    for cell in cells:
+        decision = cell.decision
+        factors = [figure.factor for figure in decision.figures if figure.status == decision.status and figure.factor]
+        if decision.status in ("better", "worse") and factors:
+            most = max(factors, key=lambda factor: abs(math.log(factor)))
+            span = Interval(n=1, median=most, low=most, high=most, coverage=0)
+            marks.append(Mark(decision.pair.name, decision.status, span))
+    axis = Axis("now, per before", alt.Scale(type="log", nice=False, padding=20), reference=1)
+    notes = ["a point is the figure of the cell that changed most"]
+    return draw_rows(sorted(marks, key=lambda mark: mark.span.median), axis, "Changed cells", notes)
 
 
 def _sentences(cells: Sequence[Changed], compared: BaselineComparison) -> Iterator[str]:

@@ -25,9 +25,18 @@ from harness.report.plots.registry import plots
 from harness.report.plots.stored import is_queue_pair, is_red
 from harness.scenario.schema import Implementation, Scenario
 from harness.topology import Lab, build_lab, sim_plan
+from tools.reference.because_figure import STATES_OF_PAIRS
 from tools.reference.by_hand import open_cell
 from tools.reference.campaign import Reference
-from tools.reference.changed import changed, changed_page
+from tools.reference.changed import (
+    CHANGES,
+    CHANGES_CAPTION,
+    Changed,
+    changed,
+    changed_page,
+    draw_changes,
+    read_reasons,
+)
 from tools.reference.commands_page import commands_page
 from tools.reference.histories_page import histories_page, history_figures
 from tools.reference.interop_page import SUCCESSES, interop_page
@@ -44,7 +53,7 @@ from tools.reference.readme import (
     with_verdicts,
 )
 from tools.reference.scenario_page import scenario_page
-from tools.reference.study_pages import claims, figures, study_page, study_page_names
+from tools.reference.study_pages import claims, figures, image_line, study_page, study_page_names
 from tools.reference.study_pages import drawings as study_drawings
 from tools.reference.terminal_page import terminal_picture
 from tools.reference.validation import read_session, with_validation
@@ -53,13 +62,12 @@ from tools.reference.validation import read_session, with_validation
 Text = Callable[[], str]
 
 
-def pages(app: App) -> dict[Path, str]:
-    """File → its text, of a checkout whose store has the reference runs."""
-    return {file: text() for file, text in page_texts(app).items()}
-
-
 def page_texts(app: App) -> dict[Path, Text]:
-    """File → what makes its text. The stored runs are read once, by the first page that needs them."""
+    """File → what makes its text, of a checkout whose store has the reference runs.
+
+    The stored runs are read once, by the first page that needs them. The last page quotes the others as they stand in
+    their files, so these are written before it is made.
+    """
     return _model_pages(app) | _result_pages(app)
 
 
@@ -149,11 +157,16 @@ def _result_pages(app: App) -> dict[Path, Text]:
         parameters: lambda: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
         ),
-        because: lambda: with_experiments(because.read_text(encoding="utf-8"), experiments(), results()),
+        because: lambda: with_experiments(
+            because.read_text(encoding="utf-8"),
+            experiments(),
+            results(),
+            image_line(STATES_OF_PAIRS.caption, STATES_OF_PAIRS.file, drawn()),
+        ),
         limits: lambda: with_datagrams(limits.read_text(encoding="utf-8"), every_result()),
         **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
-        **_changed(app, results),
         **_validation(root),
+        **_changed(app, results),
     }
 
 
@@ -165,20 +178,24 @@ def _validation(root: Path) -> dict[Path, Text]:
 
 def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path, Text]:
     """What the reference had before, where a comparison with it is kept."""
-    folder = app.paths.root / "results" / "former"
-    compared = read_comparison(folder)
+    root = app.paths.root
+    compared = read_comparison(root / "results" / "former")
     if compared is None:
         return {}
 
     def text() -> str:
-        former = App(replace(app.paths, store=folder))
-        older = former.results.find(lambda cell: True)
-        cells = changed(
-            older, results(), compared.within, (former.stored_runs.contents, app.stored_runs.contents), app.ledger
-        )
-        return changed_page(cells, compared)
+        reasons = read_reasons(root / "docs" / "data" / "changed.yaml", root)
+        drawn = [file.name for file in (root / "docs" / "figures").glob(CHANGES)]
+        figure = image_line(CHANGES_CAPTION, CHANGES, drawn)
+        return changed_page(_changed_cells(app, results(), compared.within), compared, reasons, figure)
 
-    return {app.paths.root / "docs" / "changed.md": text}
+    return {root / "docs" / "changed.md": text}
+
+
+def _changed_cells(app: App, results: Sequence[CellResult], within: float) -> list[Changed]:
+    former = App(replace(app.paths, store=app.paths.root / "results" / "former"))
+    contents = (former.stored_runs.contents, app.stored_runs.contents)
+    return changed(former.results.find(lambda cell: True), results, within, contents, app.ledger)
 
 
 def behind_figures(results: Sequence[CellResult]) -> set[str]:
@@ -200,9 +217,13 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     folder = app.paths.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)
     current = [result for result in every if not has_release(result)]
-    for whole in (*study_drawings(), TIMES, SUCCESSES):
+    for whole in (*study_drawings(), TIMES, SUCCESSES, STATES_OF_PAIRS):
         if (specification := whole.draw(current)) is not None:
             yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
+    if (compared := read_comparison(app.paths.root / "results" / "former")) is not None:
+        changes = draw_changes(_changed_cells(app, current, compared.within))
+        if changes is not None:
+            yield folder / CHANGES, str(vl_convert.vegalite_to_svg(changes))
     for file, figure in history_figures(app.catalogue, every):
         yield folder / file, str(vl_convert.vegalite_to_svg(dict(figure)))
     shown = figures()

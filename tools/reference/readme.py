@@ -18,7 +18,7 @@ from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult, attributions, notable_parts
 from harness.evaluation.objective_claim import judged, meeting_pairs
 from harness.formatting import format_count, format_list
-from harness.outcome import Interval, proven_outcome
+from harness.outcome import Attribution, Interval, proven_outcome
 from harness.report.compare import comparison_blocks, comparisons
 from harness.report.diagnosis import STATE_NAMES, diagnosis_blocks
 from harness.report.document import Block, Column, Row, Table
@@ -81,10 +81,10 @@ def _totals(results: Sequence[CellResult]) -> str:
         return ""
     longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in slowest_families(simulated, 3))
     return (
-        f"All pages rest on {len(simulated):,} cells in virtual time. Their {runs:,} runs' transfers took "
-        f"{virtual / 3600:,.1f} h of virtual time. With the labs' set-up that was {wall / 3600:,.1f} h of one core, "
-        f"without measuring. That is {virtual / wall:.1f} times real time, or {3600 * runs / wall:,.0f} runs an hour "
-        f"and core. Longest were {longest}.\n"
+        f"Other releases aside, all pages rest on {len(simulated):,} cells in virtual time. Their {runs:,} runs' "
+        f"transfers took {virtual / 3600:,.1f} h of virtual time. With the labs' set-up that was {wall / 3600:,.1f} h "
+        f"of one core, without measuring. That is {virtual / wall:.1f} times real time, or {3600 * runs / wall:,.0f} "
+        f"runs an hour and core. Longest were {longest}.\n"
     )
 
 
@@ -184,23 +184,29 @@ def _pair(result: CellResult) -> tuple[str, str]:
     return result.cell.client.name, result.cell.server.name
 
 
-def with_experiments(text: str, entries: Sequence[Explained], results: Sequence[CellResult]) -> str:
+def with_experiments(text: str, entries: Sequence[Explained], results: Sequence[CellResult], figure: str = "") -> str:
     """The text of docs/because.md with the experiments on the README's cells made anew, and what the README's matrix
-    (`results`) shows. InputError likewise.
+    (`results`) shows. `figure`: the line that shows it. InputError likewise.
     """
-    text = between(text, "findings", "\n".join(findings(_causes(results))), "docs/because.md")
+    opening = "\n".join([*findings(_causes(results)), *filter(None, [figure])])
+    text = between(text, "findings", opening, "docs/because.md")
     content = render_blocks(why_blocks(entries)) if entries else "No experiment is stored.\n"
     return between(text, "why", content, "docs/because.md")
 
 
-def _causes(results: Sequence[CellResult]) -> Iterator[str]:
-    """Where the pairs of the README's matrix lose most of their time."""
-    transfers = [
-        transfers[0]
+def plain_transfers(results: Sequence[CellResult]) -> dict[str, Attribution]:
+    """Pair → its transfer in the README's matrix; pairs with their own settings that completed."""
+    return {
+        result.name: transfers[0]
         for result in results
         if (cell := result.cell).scenario.name == SHOWN and cell.virtual_time and not cell.parameters
         if (transfers := attributions(result))
-    ]
+    }
+
+
+def _causes(results: Sequence[CellResult]) -> Iterator[str]:
+    """Where the pairs of the README's matrix lose most of their time."""
+    transfers = list(plain_transfers(results).values())
     largest = Counter(parts[0].state for transfer in transfers if (parts := notable_parts(transfer)))
     if not largest:
         return
