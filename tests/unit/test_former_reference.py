@@ -56,14 +56,14 @@ def test_a_comparison_that_is_kept_already_stays(tmp_path: Path) -> None:
 
 
 def test_a_sentence_of_before_stands_beside_that_of_today(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text(
+    (tmp_path / "README.md").write_text(
         "# Page\n\nIt takes\n8 s. It was 9 s.\n\n| a | 1 |\n| b | a | 2 |\n\n## Part\n\n* It takes 3 s.\n| a | 4 |\n"
     )
     file = tmp_path / "sentences.yaml"
     file.write_text(
         "causes:\n- {cells: [x/*], cause: It is drawn.}\n"
         "sentences:\n"
-        " page.md:\n"
+        " README.md:\n"
         "  - {before: It takes 10 s., now: takes}\n"
         "  - {before: a 5, now: '| a |'}\n"
         "  - {before: gone, now: null}\n"
@@ -73,9 +73,9 @@ def test_a_sentence_of_before_stands_beside_that_of_today(tmp_path: Path) -> Non
     reasons = read_reasons(file, tmp_path)
     assert [sentence.now for sentence in reasons.sentences] == ["It takes 8 s.", "a; 1", None, "It takes 3 s.", "a; 4"]
     page = changed_page([], BaselineComparison(within=0.03, counts={"same": 1}), reasons)
-    assert "| page.md | It takes 10 s. | It takes 8 s. |" in page and "| page.md | gone | no longer said |" in page
-    file.write_text("causes: []\nsentences:\n page.md:\n  - {before: x, now: takes 7 s}\n")
-    with pytest.raises(InputError, match=r"page\.md has no sentence with 'takes 7 s'"):
+    assert "| README.md | It takes 10 s. | It takes 8 s. |" in page and "| README.md | gone | no longer said |" in page
+    file.write_text("causes: []\nsentences:\n README.md:\n  - {before: x, now: takes 7 s}\n")
+    with pytest.raises(InputError, match=r"README\.md has no sentence with 'takes 7 s'"):
         read_reasons(file, tmp_path)
 
 

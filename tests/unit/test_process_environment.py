@@ -38,7 +38,7 @@ def _run(
     )  # fmt: skip
 
 
-_REPORT = ("report", "--store", str(_FORMER), "--clients", "picoquic")
+_REPORT = ("report", "--store", str(_FORMER), "--clients", "quic-go")
 
 
 @pytest.mark.parametrize("columns", ["0", "-5", "wide", "²", "1000000000"])
@@ -46,7 +46,7 @@ def test_a_width_that_is_none_is_as_if_there_was_none(columns: str) -> None:
     process = _run(*_REPORT, COLUMNS=columns)
     assert process.returncode != 70
     text = process.stdout.decode()
-    assert "picoquic" in text and max(map(len, text.splitlines())) < 400
+    assert "quic-go" in text and max(map(len, text.splitlines())) < 400
 
 
 def test_an_encoding_of_few_letters_has_others_instead() -> None:
@@ -178,11 +178,11 @@ def test_what_checks_can_demand_is_printed(
 def test_a_matrix_of_nothing_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["harness", "report", "interop", "handover/interface", "--store", str(_FORMER)])
+    monkeypatch.setattr("sys.argv", ["harness", "report", "interop", "media/app-limited", "--store", str(_FORMER)])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 5
-    assert "error: handover/interface is none of the interop runner's test cases" in capsys.readouterr().err
+    assert "error: media/app-limited is none of the interop runner's test cases" in capsys.readouterr().err
 
 
 def test_a_build_ends_with_the_harness_that_was_killed(tmp_path: Path) -> None:

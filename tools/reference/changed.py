@@ -52,7 +52,7 @@ harness gate --baseline OLD --store results/reference --keep results/former
 * The engine starts endpoints in another way, which contains strangers' images.
 * Images are of later releases, or do more.
 * More cells ran, with more seeds. A wider or narrower interval alone is no change.
-* What is measured of a run became more exact.
+* Measuring became more exact.
 
 The last column names what differs in a cell's code and images. *Why* says which of it counts, as far as we know.
 """
@@ -193,7 +193,7 @@ def _rewritten_part(sentences: Sequence[Rewritten]) -> Iterator[str]:
         return
     yield "## Sentences of pages"
     yield ""
-    yield "These pages say something else than before. What is new on a page, or a new page, has no line here."
+    yield "These pages say something else than before. A new page, or a new part of one, has no line here."
     yield ""
     yield table_row(["page", "before", "now"])
     yield table_row(["---"] * 3)
