@@ -88,9 +88,7 @@ def draw_rows(
         .mark_text(align="right", color=SOFT, fontSize=10)
         .encode(y=y, x=alt.value(WIDTH - 4), text="text:N"),
     ]
-    with warnings.catch_warnings(), debug_mode(False):
-        chart = add_heading(set_size(layer_charts(*layers), _ROW * len(names)), title, notes)
-        return {**chart.to_dict(validate=False), "config": vega_config()}
+    return _draw(layers, len(names), title, notes)
 
 
 def draw_stacks(
@@ -122,6 +120,11 @@ def draw_stacks(
         .encode(x=alt.X("start:Q", title=unit), x2="end:Q", y=y, color=alt.Color("part:N", scale=colour, legend=legend))
     )
     zero = Marks(pl.DataFrame({"value": [0.0]})).mark_rule(color=SOFT).encode(x="value:Q")
+    return _draw([bars, zero], len(names), title, notes)
+
+
+def _draw(layers: Sequence[alt.Chart], rows: int, title: str, notes: Sequence[str]) -> dict[str, Any]:
+    """Vega-Lite of layers that have this many rows, with a heading."""
     with warnings.catch_warnings(), debug_mode(False):
-        chart = add_heading(set_size(layer_charts(bars, zero), _ROW * len(names)), title, notes)
+        chart = add_heading(set_size(layer_charts(*layers), _ROW * rows), title, notes)
         return {**chart.to_dict(validate=False), "config": vega_config()}

@@ -166,7 +166,7 @@ def _result_pages(app: App) -> dict[Path, Text]:
         limits: lambda: with_datagrams(limits.read_text(encoding="utf-8"), every_result()),
         **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
         **_validation(root),
-        **_changed(app, results),
+        **_changed(app, results, drawn),
     }
 
 
@@ -176,7 +176,7 @@ def _validation(root: Path) -> dict[Path, Text]:
     return {} if session is None else {page: lambda: with_validation(page.read_text(encoding="utf-8"), session)}
 
 
-def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path, Text]:
+def _changed(app: App, results: Callable[[], Sequence[CellResult]], drawn: Callable[[], list[str]]) -> dict[Path, Text]:
     """What the reference had before, where a comparison with it is kept."""
     root = app.paths.root
     compared = read_comparison(root / "results" / "former")
@@ -185,8 +185,7 @@ def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path
 
     def text() -> str:
         reasons = read_reasons(root / "docs" / "data" / "changed.yaml", root)
-        drawn = [file.name for file in (root / "docs" / "figures").glob(CHANGES)]
-        figure = image_line(CHANGES_CAPTION, CHANGES, drawn)
+        figure = image_line(CHANGES_CAPTION, CHANGES, drawn())
         return changed_page(_changed_cells(app, results(), compared.within), compared, reasons, figure)
 
     return {root / "docs" / "changed.md": text}
