@@ -223,21 +223,21 @@ def refusal_reason(
 
 
 def _set_flow_parameter(
-    flow: Flow | None,
+    flow: Flow,
     pair: Mapping[Role, Implementation],
     configs: dict[Role, EndpointConfig],
     full: str,
     parameters: Mapping[str, ParameterValue],
 ) -> None:
-    """Add the configuration of one parameter of a flow, or of the matrix's pair.
+    """Add the configuration of one parameter of a flow.
 
     Raises UnsupportedError, which names the end that does not honour it.
     """
     role, name = parse_parameter_name(full)
-    if flow is not None and flow.kind == "udp":
+    if flow.kind == "udp":
         raise UnsupportedError(role, "parameter", f"a flow of udp has no parameters: nobody can be told {name}")
     setting = pair[role].setting(role, name)
-    if flow is None or flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
+    if flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
         _set_parameter(pair, configs, full, parameters[full])
         return
     # A generator takes the words of its sender, and they apply at both ends (`harness.topology.build`).
@@ -302,36 +302,6 @@ def _refusal_text(
     if peer_setting is not None and peer_setting.asks is not None:
         text += f", and does not let {peer.name} ask for it (it has no ack_frequency extension)"
     return text
-
-
-def _configure_pair(cell: Cell, flow: int | None) -> tuple[dict[Role, EndpointConfig], UnsupportedError | None]:
-    """Configuration of both endpoints, and the first parameter that one of them does not honour."""
-    configs: dict[Role, EndpointConfig] = {"client": EndpointConfig(), "server": EndpointConfig()}
-    first_error: UnsupportedError | None = None
-    pair = {role: cell.implementation(role, flow) for role in ROLES}
-    parameters = effective_parameters(cell, flow)
-    for full in parameters:
-        try:
-            _set_flow_parameter(None if flow is None else cell.scenario.flows[flow], pair, configs, full, parameters)
-        except UnsupportedError as error:
-            first_error = first_error or error
-            configs[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
-    return configs, first_error
-
-
-def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
-    """CLIENT_PARAMS and SERVER_PARAMS, each with environment and kernel settings appended, for a cell's key.
-
-    A parameter that is not honoured leaves an "unsupported:" mark instead (see `checked`).
-    """
-    configs, _ = _configure_pair(cell, flow)
-    client, server = (
-        " ".join(
-            [*config.words, *(f"{name}={text}" for name, text in sorted((config.environment | config.sysctls).items()))]
-        )
-        for config in (configs["client"], configs["server"])
-    )
-    return client, server
 
 
 def _require_document(cell: Cell, flow: int) -> None:
@@ -401,8 +371,10 @@ def configure_endpoints(cell: Cell, flow: int) -> dict[Role, EndpointConfig]:
         raise UnsupportedError("client", "connections", f"{client.name} makes one connection at a time")
     _require_moves(cell, flow)
     _require_tickets(cell, flow)
-    configs, unsupported = _configure_pair(cell, flow)
-    if unsupported is not None:
-        raise unsupported
+    configs: dict[Role, EndpointConfig] = {"client": EndpointConfig(), "server": EndpointConfig()}
+    pair = {role: cell.implementation(role, flow) for role in ROLES}
+    parameters = effective_parameters(cell, flow)
+    for full in parameters:
+        _set_flow_parameter(cell.scenario.flows[flow], pair, configs, full, parameters)
     _require_effect(cell)
     return configs

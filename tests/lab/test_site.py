@@ -30,9 +30,8 @@ PICTURE = ROOT / "docs" / "figures" / "site.png"
 TOURED_PAIRS = {"ngtcp2", "picoquic", "quic-go", "quiche"}
 TOURED_STUDIES = ("start", "initial-window", "connection-window", "levels-50-10", "profiles-50-10", "ack-ratio-50-10")
 #: Bytes that a site has whatever its number of cells (series, charts of studies, the program that draws them), and bytes
-#: for each page of a cell: such pages share what they have in common. The two pages of links/many-flows, with 250 flows
-#: each, are 0.8 MB of the first.
-SHARED_BYTES, BYTES_PER_PAGE = 8_200_000, 800
+#: for each page of a cell: such pages share what they have in common.
+SHARED_BYTES, BYTES_PER_PAGE = 7_500_000, 800
 
 
 def _stored(folder: Path) -> Store:

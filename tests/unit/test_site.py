@@ -39,7 +39,7 @@ from harness.report.site.overview import (
 from harness.report.site.pictures import axis_ticks, corners, objective_scale, received_picture
 from harness.report.site.study import pack, study_pages
 from harness.report.tile import build_tile, headline, heat
-from harness.scenario.schema import Implementation, Objective
+from harness.scenario.schema import Flow, Implementation, Objective
 from harness.store.results import Store
 from harness.units import Size
 from tests.examples import ROOT, implementation, scenario
@@ -56,10 +56,8 @@ def _result(
 ) -> CellResult:  # fmt: skip
     """A cell of the 10 MB download whose 2 MB came after so many seconds, in a run each."""
     objective = Objective.model_validate({"metric": "milestone_2MB", "at_most": f"{bound} s"})
-    tested_scenario = scenario(
-        title=title, objectives=[objective], milestones=[Size.parse("2 MB"), Size.parse("10 MB")],
-        **overrides,
-    )  # fmt: skip
+    content = {"objectives": [objective], "milestones": [Size.parse("2 MB"), Size.parse("10 MB")], **overrides}
+    tested_scenario = scenario(title=title, **content)
     players = [implementation(client), implementation(server)]
     cell = make_cell(tested_scenario, players[0], players[1], engine="virtual", parameters=parameters or {})
     pairs = []
@@ -174,6 +172,29 @@ def test_of_a_cell_that_nothing_is_demanded_of_completion_or_fairness_stands() -
 def test_a_cell_without_figures_has_its_reason() -> None:
     tile = build_tile(_result(status="crashed"))
     assert tile.value is None and tile.figure == "crashed"
+
+
+def _of_flows(count: int) -> CellResult:
+    """A cell of so many flows whose goodput is its number, and their fairness."""
+    plain = _result(flows=[Flow(download=Size.parse("10 MB"))] * count, objectives=[])
+    (run, _), *_ = plain.runs
+    goodputs = [Measurement(name="goodput", value=index, unit="Mbit/s", flow=index) for index in range(count)]
+    fairness = Measurement(name="jain_shared", value=0.5, unit="1")
+    pairs = ((run, MeasuredRun(version=1, link=LinkProof(valid=True), measurements=(*goodputs, fairness))),)
+    return replace(plain, runs=pairs)
+
+
+def test_the_page_of_a_few_flows_has_the_metrics_of_each_and_tells_which_is_which() -> None:
+    page = cell_page(_of_flows(3))
+    assert [(row.name, row.text) for row in page.figures][:2] == [("flow0_goodput", "0"), ("flow1_goodput", "1")]
+    assert dict(page.facts)["flows"] == "0 alpha → beta, 1 alpha → beta, 2 alpha → beta"
+
+
+def test_a_row_stands_for_a_metric_of_many_flows() -> None:
+    page = cell_page(_of_flows(201))
+    rows = [(row.name, row.text, row.n) for row in page.figures]
+    assert rows == [("flow*_goodput", "100 [0, 200]", 201), ("jain_shared", "0.5", 1)]
+    assert "flows" not in dict(page.facts)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(3.1, 1), (4.0, 2), (9.0, 3), (2.9, 1), (1.0, 3)])

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
 from harness.analysis.interop import failure_text
 from harness.analysis.metric_registry import unit_of
@@ -21,8 +22,10 @@ from harness.outcome import (
     Cell,
     DirectionProof,
     InteropCheck,
+    Interval,
     LinkProof,
     MeasuredRun,
+    Measurement,
     Observation,
     Run,
     State,
@@ -256,7 +259,6 @@ class CellPage:
     bands: tuple[Band, ...]
     """The same over time, beneath what was received."""
     checks: tuple[CheckLine, ...]
-    flows: tuple[str, ...]
     figures: tuple[MetricRow, ...]
     proof: LinkProofRow
     parameters: tuple[ParameterRow, ...]
@@ -283,7 +285,6 @@ def cell_page(result: CellResult) -> CellPage:
         tuple(failure_sentence(*transfer) for transfer in failed_transfers(result)),
         bands(result, picture),
         tuple(_check_lines(result)),
-        tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),
         tuple(_figures(result)),
         _link_proof_row(result),
         tuple(_parameter_rows(result)),
@@ -295,11 +296,24 @@ def cell_page(result: CellResult) -> CellPage:
     )
 
 
+#: With more flows, one row has a metric of all flows and phases: 250 flows have 68,000 metrics.
+_MAX_FLOWS_APART = 20
+_INDEX = re.compile(r"(phase|flow)\d+_")
+
+
 def _figures(result: CellResult) -> Iterator[MetricRow]:
+    together = len(result.cell.scenario.flows) > _MAX_FLOWS_APART
+    rows: dict[str, list[tuple[Interval, Measurement]]] = {}
     for name, metrics in result.measurements_by_name.items():
         span = result.interval(*metrics[0].named)
         if span is not None:
-            yield MetricRow(name, span_text(span), unit_text(unit_of(metrics[0])), span.n, metrics[0].vantage)
+            rows.setdefault(_INDEX.sub(r"\1*_", name) if together else name, []).append((span, metrics[0]))
+    for name, items in rows.items():
+        (span, metric), medians = items[0], [span.median for span, _ in items]
+        text = span_text(span)
+        if len(items) > 1:
+            text = f"{number_text(median(medians))} [{number_text(min(medians))}, {number_text(max(medians))}]"
+        yield MetricRow(name, text, unit_text(unit_of(metric)), sum(span.n for span, _ in items), metric.vantage)
 
 
 def _check_lines(result: CellResult) -> Iterator[CheckLine]:
@@ -458,6 +472,8 @@ def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
     run: Run = last[0]
     measured: MeasuredRun | None = last[1]
     yield "cell", cell.key
+    if 1 < (flows := len(cell.scenario.flows)) <= _MAX_FLOWS_APART:
+        yield "flows", ", ".join(f"{index} {flow_label(cell, index)}" for index in range(flows))
     for role in ROLES:
         players = {cell.implementation(role, index).name: index for index in range(len(cell.scenario.flows))}
         for index in players.values():
