@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,28 @@ def script_content(script: Path) -> Any:
     return unpack(json.loads(script.read_text().removeprefix("packed(").removesuffix(");\n")))
 
 
+#: The columns of a cell's tables.
+_COLUMNS = {"because": 6, "link": 4, "figures": 5, "sources": 4}
+
+
 def cells_of(script: Path) -> dict[str, dict[str, Any]]:
     """Key → page and tables of each cell in a script of a scenario's cells."""
     content = script_content(script)
-    rest = [iter(pieces) for pieces in content["pieces"]]
-    pages = ["".join(next(rest[kind]) for kind in order) for order in content["orders"]]
-    assert not any(list(pieces) for pieces in rest)
-    tables = [dict(zip(content["tables"], row, strict=True)) for row in zip(*content["tables"].values(), strict=True)]
-    return {key: {"page": page, **own} for key, page, own in zip(content["keys"], pages, tables, strict=True)}
+    pieces = [repeat(kind) if isinstance(kind, str) else iter(kind) for kind in content["pieces"]]
+    parts = {
+        name: [[next(pieces[kind]) for kind in order] for order in orders] for name, orders in content["orders"].items()
+    }
+    assert not any(list(kind) for kind in pieces if not isinstance(kind, repeat))
+    cells: dict[str, dict[str, Any]] = {}
+    for place, key in enumerate(content["keys"]):
+        tables = {name: _rows(parts[name][place], width) for name, width in _COLUMNS.items()}
+        cells[key] = {"page": "".join(parts["page"][place]).replace("\x01", key), **tables}
+    return cells
+
+
+def _rows(cells: list[str], width: int) -> list[list[str]]:
+    assert len(cells) % width == 0
+    return [cells[start : start + width] for start in range(0, len(cells), width)]
 
 
 def site_cells(site: Path) -> dict[str, dict[str, Any]]:

@@ -221,44 +221,60 @@ def _files(
 _TAG = re.compile(r"(<[^>]*>)")
 #: A number in a tag. Tags of two cells' pages that differ in numbers alone are kept together.
 _NUMBER = re.compile(r"[-0-9.]+")
+#: What stands for the cell's key in its packed page, which has no other control characters.
+_KEY = "\x01"
+#: Table of a cell → the number of its first columns that say what a row is about.
+_LABELS = {"because": 2, "link": 2, "figures": 1, "sources": 2}
 
 
 class _PackedCells:
-    """Pages and tables of a scenario's cells, arranged so that gzip finds what they have in common.
+    """Pages and tables of a scenario's cells in pieces, arranged so that gzip finds what they have in common.
 
-    gzip looks back 32 KiB, which is less than two pages. So each page is cut into tags and texts. Tags that differ in
-    numbers alone lie beside each other, those of all pages in order, and so do the texts behind them. `cellOf` in
-    site.js puts a page together again.
+    gzip looks back 32 KiB, which is less than two pages. So pieces of the same kind lie beside each other, those of all
+    cells in order. If they are all the same, there is one. `cellOf` in site.js puts a cell's pieces together again.
     """
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[str]] = {}
-        """Kind → its pieces: those of all pages in order."""
-        self._orders: list[list[str]] = []
-        """The kinds of each page's pieces."""
         self._keys: list[str] = []
-        self._tables: dict[str, list[object]] = {}
+        self._pieces: dict[str, list[str]] = {}
+        self._orders: dict[str, list[list[str]]] = {}
+        """The page, or a table's name → the kinds of each cell's pieces."""
 
-    def add(self, key: str, page: str, tables: Mapping[str, object]) -> None:
+    def add(self, key: str, page: str, tables: Mapping[str, Sequence[Sequence[str]]]) -> None:
         """Add a cell. All cells have the same tables."""
-        order, tag = [], ""
-        for piece in filter(None, _TAG.split(page)):
-            if piece.startswith("<"):
-                tag = kind = _NUMBER.sub("#", piece)
-            else:
-                kind = f"behind {tag}"
-            self._pieces.setdefault(kind, []).append(piece)
-            order.append(kind)
         self._keys.append(key)
-        self._orders.append(order)
-        for name, table in tables.items():
-            self._tables.setdefault(name, []).append(table)
+        parts = {name: _table_pieces(rows, _LABELS[name]) for name, rows in tables.items()}
+        for part, pieces in {"page": _page_pieces(page.replace(key, _KEY)), **parts}.items():
+            order = list[str]()
+            for kind, piece in pieces:
+                order.append(f"{part} {kind}")
+                self._pieces.setdefault(order[-1], []).append(piece)
+            self._orders.setdefault(part, []).append(order)
 
     def content(self) -> dict[str, object]:
         """What a page's script is given. There a kind is its place among the pieces."""
         places = {kind: place for place, kind in enumerate(self._pieces)}
-        orders = [[places[kind] for kind in order] for order in self._orders]
-        return {"keys": self._keys, "orders": orders, "pieces": list(self._pieces.values()), "tables": self._tables}
+        orders = {part: [[places[kind] for kind in order] for order in own] for part, own in self._orders.items()}
+        pieces = [same[0] if len(set(same)) == 1 else same for same in self._pieces.values()]
+        return {"keys": self._keys, "orders": orders, "pieces": pieces}
+
+
+def _page_pieces(page: str) -> Iterator[tuple[str, str]]:
+    """A page's tags, and the texts behind them."""
+    tag = ""
+    for piece in filter(None, _TAG.split(page)):
+        if piece.startswith("<"):
+            tag = _NUMBER.sub("#", piece)
+            yield tag, piece
+        else:
+            yield f"behind {tag}", piece
+
+
+def _table_pieces(rows: Iterable[Sequence[str]], labels: int) -> Iterator[tuple[str, str]]:
+    """A table's cells, row by row. Those of the same row and column are of a kind."""
+    for row in rows:
+        for column, text in enumerate(row):
+            yield f"{column} {row[:labels]}", text
 
 
 def _cells(

@@ -233,9 +233,10 @@ function longTables(part, tables) {
         head.append(one);
       }
       const body = made.createTBody();
-      for (const row of tables[details.dataset.table]) {
+      const cells = tables[details.dataset.table];
+      for (let start = 0; start < cells.length; start += heads.length) {
         const line = body.insertRow();
-        for (const text of row) line.insertCell().textContent = text;
+        for (const text of cells.slice(start, start + heads.length)) line.insertCell().textContent = text;
       }
       const region = document.createElement("div");
       region.className = "scroll";
@@ -320,15 +321,20 @@ function figures(part, stored) {
   addEventListener("beforeprint", () => { for (const figure of found) if (!figure.dataset.drawn) draw(figure); });
 }
 
-// A cell of a script in which the pages of a scenario's cells are cut in pieces: those of one kind lie beside each other,
-// in the order of pages. Null where it has no such cell.
-function cellOf({ keys, orders, pieces, tables }, key) {
+// A cell of a script with a scenario's cells in pieces: those of one kind lie beside each other, in the order of cells,
+// or are all the same. Null where it has no such cell.
+function cellOf({ keys, orders: { page, ...tables }, pieces }, key) {
   const place = keys.indexOf(key);
   if (place < 0) return null;
-  const next = pieces.map(() => 0);
-  for (const order of orders.slice(0, place)) for (const kind of order) next[kind] += 1;
-  const page = orders[place].map((kind) => pieces[kind][next[kind]++]).join("");
-  return { page, tables: Object.fromEntries(Object.entries(tables).map(([name, all]) => [name, all[place]])) };
+  function assemble(orders) {
+    const next = pieces.map(() => 0);
+    for (const order of orders.slice(0, place)) for (const kind of order) next[kind] += 1;
+    return orders[place].map((kind) => typeof pieces[kind] === "string" ? pieces[kind] : pieces[kind][next[kind]++]);
+  }
+  return {
+    page: assemble(page).join("").replaceAll("\u0001", key),
+    tables: Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, assemble(table)])),
+  };
 }
 
 // A cell's page, cell.html?SCENARIO/KEY: the cells of a scenario repeat each other, so that they are packed together.
