@@ -298,6 +298,7 @@ def cell_page(result: CellResult) -> CellPage:
 
 #: With more flows, one row has a metric of all flows and phases: 250 flows have 68,000 metrics.
 _MAX_FLOWS_APART = 20
+#: In a metric's name, the phase and the flow that it belongs to.
 _INDEX = re.compile(r"(phase|flow)\d+_")
 
 
