@@ -44,7 +44,7 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
     assert page.index("The largest deterioration is in x/slower") < page.index("```")
     (row,) = (text for text in page.splitlines() if text.startswith("|") and "x/slower" in text)
     assert "10.1 → 12.1 s (× 1.2" in row and "n = 2 and 2" in row and "the engine's code" in row
-    assert "x/steady" not in page
+    assert "| gone | x/gone | 1 cell | – |  |" in page and "x/steady" not in page
     assert "No runs are stored." in changed_page([], replace(compared, counts={}))
 
 

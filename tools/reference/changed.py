@@ -175,17 +175,29 @@ def changed_page(
             table_row(["", "cell", "before → now", "why", "what differs"]),
             table_row(["---"] * 5),
         ]
-        for cell in mine:
-            texts = (
+        lines += [table_row([escape_stored(text) for text in texts]) for texts in _rows(mine, reasons)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _rows(cells: Sequence[Changed], reasons: Reasons) -> Iterator[Sequence[str]]:
+    """The texts of the rows of cells. Cells of a scenario that are gone for the same reason share a row."""
+    gone = Counter(
+        (cell.decision.pair.cell.scenario.name, reasons.cause_of(cell) or "–")
+        for cell in cells
+        if cell.decision.status == "gone"
+    )
+    for (scenario, cause), count in gone.items():
+        yield "gone", scenario, format_count(count, "cell"), cause, ""
+    for cell in cells:
+        if cell.decision.status != "gone":
+            yield (
                 cell.decision.status,
                 cell.decision.pair.name,
                 _figures(cell.decision),
                 reasons.cause_of(cell) or "–",
                 name_first(cell.causes, _NAMED),
             )
-            lines.append(table_row([escape_stored(text) for text in texts]))
-        lines.append("")
-    return "\n".join(lines)
 
 
 def _rewritten_part(sentences: Sequence[Rewritten]) -> Iterator[str]:

@@ -166,7 +166,7 @@ def _result_pages(app: App) -> dict[Path, Text]:
         limits: lambda: with_datagrams(limits.read_text(encoding="utf-8"), every_result()),
         **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
         **_validation(root),
-        **_changed(app, results, drawn),
+        **_changed(app, every_result, drawn),
     }
 
 
@@ -220,7 +220,7 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
         if (specification := whole.draw(current)) is not None:
             yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
     if (compared := read_comparison(app.paths.root / "results" / "former")) is not None:
-        changes = draw_changes(_changed_cells(app, current, compared.within))
+        changes = draw_changes(_changed_cells(app, every, compared.within))
         if changes is not None:
             yield folder / CHANGES, str(vl_convert.vegalite_to_svg(changes))
     for file, figure in history_figures(app.catalogue, every):
