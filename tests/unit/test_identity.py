@@ -37,6 +37,7 @@ from harness.store.results import Store
 from harness.topology import build_lab, digest_content
 from harness.units import Duration
 from tests.examples import ROOT, cell, path, scenario
+from tools.reference.campaign import ledger_of_stored
 
 PROOF = EquivalenceProof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)
 REFERENCE = ROOT / "results" / "reference"
@@ -295,12 +296,30 @@ def test_the_reference_has_the_keys_that_the_ledger_gives_it() -> None:
     known_ledger, columns = read_ledger(ROOT / LEDGER), ColumnStore(REFERENCE)
     cells = {run.cell.key: run.cell for key in columns.cell_keys() for run in columns.runs(key)}
     assert {key for key, tested_cell in cells.items() if cell_key(tested_cell, known_ledger) != key} == set()
-    # What entries end at is what some stored run was made with.
-    stored = {
-        (component, digest) for tested_cell in cells.values() for component, digest in components(tested_cell).items()
-    }
-    ends = {(identity.component, identity.digest) for identity in known_ledger.entries.identities}
-    assert ends <= stored
+    # Every entry serves some stored run.
+    needed = ledger_of_stored(known_ledger, cells.values())
+    assert needed.entries == known_ledger.entries, "`python -m tools.reference run --tidy` drops the rest"
+
+
+def test_entries_that_end_at_no_stored_run_are_of_no_use() -> None:
+    client = virtual()
+    name, digest_of_client = client.client.name, client.client_image.identity
+    known_ledger = ledger(
+        entry("digest-1", "digest-0"),
+        entry("digest-2", "digest-1", "loss"),
+        entry("digest-4", "digest-3", kind="image", name=name),
+    )
+    # A run with any digest of a chain needs the whole chain: today's digest may be at either side of it.
+    for digest in ("digest-0", "digest-1", "digest-2"):
+        assert [e.digest for e in ledger_of_stored(known_ledger, [virtual(digest)]).entries.equivalences] == [
+            "digest-1",
+            "digest-2",
+        ]
+    assert ledger_of_stored(known_ledger, [virtual("digest-9")]).entries.identities == ()
+    both = known_ledger.with_entry(entry("digest-5", digest_of_client, kind="image", name=name))
+    kept = ledger_of_stored(both, [virtual("digest-9")]).entries
+    assert [(e.digest, e.same_as) for e in kept.equivalences] == [("digest-5", digest_of_client)]
+    assert [identity.digest for identity in kept.identities] == [digest_of_client]
 
 
 # --- digests of labs that are kept

@@ -38,6 +38,7 @@ from harness.cli.stored import stored_cells
 
 if TYPE_CHECKING:
     from harness.evaluation.publish import PublishedRuns
+    from harness.execution import App
     from harness.outcome import Run
     from tools.reference.campaign import Share
 
@@ -117,17 +118,33 @@ def run_campaign(
                     _print_published(campaign.publish(results, behind_figures, _print_publishing, last=False))
         finally:
             _print_published(campaign.publish([], behind_figures, _print_publishing, last=True))
+            _drop_unused_equivalences(app)
         if tidy:
             unasked = campaign.unrequested(progress)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
             if unasked and not plan:
                 remove_cells(REFERENCE, unasked)
+                _drop_unused_equivalences(app)
     if plan:
         return
     if failures:
         message = f"{len(failures)} of {len(todo)} requests ended early, the first because: {failures[0]}"
         raise EngineError(message, "the same command goes on with them")
     console().print("the pages and figures follow with 'make generate'")
+
+
+def _drop_unused_equivalences(app: App) -> None:
+    """Take the entries out of the ledger that no run of the reference needs any more."""
+    from harness.store.identity import write_ledger
+    from harness.store.parquet import ColumnStore
+    from tools.reference.campaign import ledger_of_stored
+
+    columns, ledger = ColumnStore(REFERENCE), app.ledger
+    needed = ledger_of_stored(ledger, (run.cell for key in columns.cell_keys() for run in columns.runs(key)))
+    unused = len(ledger.entries.equivalences) - len(needed.entries.equivalences)
+    if unused:
+        write_ledger(app.ledger_file, needed)
+        console().print(f"{unused} entries of {app.ledger_file.name} serve no stored run any more: dropped")
 
 
 def _print_publishing(runs: int) -> None:
@@ -190,6 +207,8 @@ def keep(
 
     kept = take_over(into, results, app.stored_runs, with_series)
     rekey(into, app.ledger)
+    if into == REFERENCE:
+        _drop_unused_equivalences(app)
     console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")
 
 

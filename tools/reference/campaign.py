@@ -33,7 +33,7 @@ from harness.planning.estimate import expected_seconds
 from harness.planning.sweep import dimensions, is_dimension
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation, Part
-from harness.store.identity import with_key
+from harness.store.identity import Component, Ledger, components, with_key
 from harness.store.parquet import ColumnStore
 from harness.store.results import is_columnar
 
@@ -373,6 +373,19 @@ class Reference:
         """Results of the reference, with what of each is not of today."""
         today = self.current_cells(listen, (result.cell for result in results))
         return mark_outdated(results, today, VERSION, self._app.ledger)
+
+
+def ledger_of_stored(ledger: Ledger, stored: Iterable[Cell]) -> Ledger:
+    """The ledger without the entries that end at an identity of no stored cell: they join no results."""
+    digests = {item for cell in stored for item in components(cell).items()}
+
+    def end(component: Component, digest: str) -> tuple[Component, str]:
+        # Without scopes: an entry that leaves some cells out serves the others.
+        return component, ledger.identity(component, digest, frozenset)
+
+    ends = {end(component, digest) for component, digest in digests}
+    needed = [entry for entry in ledger.entries.equivalences if end(entry.component, entry.digest) in ends]
+    return functools.reduce(Ledger.with_entry, needed, Ledger())
 
 
 def _is_named(scenario: str, words: Collection[str]) -> bool:
