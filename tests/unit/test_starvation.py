@@ -315,19 +315,23 @@ def test_without_patience_the_wait_is_the_same_on_every_machine(
 
 
 @pytest.mark.parametrize(
-    ("waits", "cores", "words", "own"),
+    ("waits", "cores", "idle", "words", "own"),
     [
-        ("server0", {"server0": 1.9, "client0": 0.1}, "while server0 itself used both processors (1.9 of 2)", True),
-        ("client0", {"server0": 1.7, "client0": 0.1}, "while server0 used both processors (1.7 of 2)", True),
-        ("sim", {"server0": 1.0, "client0": 0.7}, "while the lab used 1.7 of 2 processors, server0 1.0 of them", True),
-        ("server0", {"server0": 0.5, "client0": 0.2}, "server0 itself 0.5 of them, and others on this machine", False),
-        ("server0", {}, "", False),
+        ("server0", {"server0": 1.9, "client0": 0.1}, 0.0, "server0 itself used both processors (1.9 of 2)", True),
+        ("client0", {"server0": 1.7, "client0": 0.1}, 0.0, "while server0 used both processors (1.7 of 2)", True),
+        ("sim", {"server0": 1.0, "client0": 0.7}, 0.0, "the lab used 1.7 of 2 processors, server0 1.0 of them", True),
+        ("server0", {"server0": 0.5, "client0": 0.2}, 0.0, "itself 0.5 of them, and others on this machine", False),
+        # Threads can wait for each other on processors that are idle in between.
+        ("sim", {"server0": 0.7, "client0": 0.5}, 0.3, "0.7 of them, and they were idle for 30% of the run (", True),
+        ("sim", {"server0": 0.7, "client0": 0.5}, 0.15, "idle for 15% of the run, and others on this machine", False),
+        ("server0", {}, 0.3, "", False),
     ],
 )
 def test_own_load_is_told_from_that_of_others(
-    download: tuple[Path, Run], waits: str, cores: dict[str, float], words: str, own: bool
+    download: tuple[Path, Run], waits: str, cores: dict[str, float], idle: float, words: str, own: bool
 ) -> None:
     folder, run = download
+    run = run.model_copy(update={"host": {**run.host, "idle": idle}})
     start = run.transfers[0].started_ns
     rows = [
         f"{start + step * S // 2},{name},{round(step * S // 2 * used)},0"
@@ -335,7 +339,7 @@ def test_own_load_is_told_from_that_of_others(
         for name, used in cores.items()
     ]
     (folder / "cpu.csv").write_text("\n".join(["t_ns,container,cpu_ns,rcvbuf_errors", *rows]) + "\n")
-    (sentence,) = _measured(download, {(waits, "longest"): 1.1 * STARVED}).starved
+    (sentence,) = _measured((folder, run), {(waits, "longest"): 1.1 * STARVED}).starved
     (folder / "cpu.csv").unlink()
     assert words in sentence
     assert ("a quieter machine changes nothing" in sentence) is own

@@ -24,11 +24,11 @@ STARVED, CAUTION = 0.18, 0.10
 #: Samples must span at least this share of a transfer to represent it.
 SPANNED = 0.5
 _HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"
-#: From this share of the processors on, the lab itself was what its containers waited for. The rest of the machine then
-#: had too little to matter, and a quieter machine would change nothing.
+#: If the lab's use and idle time are at least this share of the processors, its containers waited for each other. The
+#: rest of the machine then had too little to matter, and a quieter machine would change nothing.
 OWN_LOAD = 0.8
 _OWN_HINT = "a quieter machine changes nothing; use one with more processors, or --engine virtual, where nobody waits"
-#: How long servers may take to answer, in the simulator's words; and the share of idle time of a machine that is full.
+#: How long servers may take to answer, in the simulator's words; and up to what share of idle time a machine is full.
 _LIMIT, _IDLE = re.compile(r"within ([\d.]+) s"), 0.1
 #: The kinds of wait that a container is judged by: the first one available.
 _WAITS: tuple[Kind, ...] = ("longest", "pressure")
@@ -195,6 +195,9 @@ def _load(view: RunView, container: str, kind: Kind, start: int, end: int) -> tu
         both = {1: "the only processor", 2: "both processors"}.get(processors, f"all {processors} processors")
         return f"{itself} used {both} ({min(used[greatest], processors):.1f} of {processors})", True
     words = f"the lab used {total:.1f} of {processors} processors, {itself} {used[greatest]:.1f} of them"
+    idle = view.run.host.get("idle")
+    if isinstance(idle, float) and idle >= _IDLE:
+        words, total = f"{words}, and they were idle for {idle:.0%} of the run", total + idle * processors
     own = total >= OWN_LOAD * processors
     return words if own else f"{words}, and others on this machine had the rest", own
 
