@@ -14,17 +14,20 @@ from tests.lab.conftest import LINKS, Harness, Manifest, left_overs, local_image
 pytestmark = pytest.mark.alone
 
 IMPLEMENTATIONS = ("picoquic", "ngtcp2", "quiche", "quic-go")
+#: So slow that two processors are enough for quic-go's threads: at 20 Mbit/s they waited for 18 to 29 % of a transfer of
+#: 1 MB on an idle Xeon, at 5 Mbit/s for 5 %.
+SLOW = {**LINKS, "forward": {**LINKS["forward"], "rate": "5 Mbit/s"}}
 
 
 def test_every_pair_transfers_over_a_proven_link(warm: Harness, harness: Harness) -> None:
     names = ",".join(IMPLEMENTATIONS)
-    cells = harness.cells(harness.scenario("pairs"), "--clients", names, "--servers", names, "--repeat", "1")
+    cells = harness.cells(harness.scenario("pairs", path=SLOW), "--clients", names, "--servers", names, "--repeat", "1")
     assert {(cell["client"], cell["server"]) for cell in cells} == set(itertools.product(IMPLEMENTATIONS, repeat=2))
     for cell in cells:
         assert cell["outcomes"] == {"completed": 1}, (cell["client"], cell["server"], cell["sentence"])
         assert cell["link"]["valid"], (cell["client"], cell["server"], cell["link"]["problems"])
-        # 40 ms for the handshake, 40 for the request, 1 MB at 20 Mbit/s: nothing can be faster.
-        assert cell["measurements"]["completion"]["median"] > 0.48
+        # 40 ms for the handshake, 40 for the request, 1 MB at 5 Mbit/s: nothing can be faster.
+        assert cell["measurements"]["completion"]["median"] > 1.68
         assert cell["measurements"]["handshake"]["median"] > 0.04
         assert {"milestone_1MB", "first_byte", "goodput", "ack_ratio", "cpu_client", "cpu_server", "cpu_sim"} <= set(
             cell["measurements"]
@@ -52,7 +55,7 @@ def test_milestones_agree_with_separate_transfers(warm: Harness, harness: Harnes
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_ipv6(warm: Harness, harness: Harness, implementation: str) -> None:
-    case = harness.scenario("six", ip_version=6)
+    case = harness.scenario("six", path=SLOW, ip_version=6)
     cell = harness.cell(case, "--clients", implementation, "--servers", implementation, "--repeat", "1")
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
@@ -60,11 +63,11 @@ def test_ipv6(warm: Harness, harness: Harness, implementation: str) -> None:
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_a_repeat_is_timed_from_its_own_first_datagram(warm: Harness, harness: Harness, implementation: str) -> None:
-    case = harness.scenario("repeat", flows=[{"download": "1 MB", "repeat_after": "2 s"}])
+    case = harness.scenario("repeat", path=SLOW, flows=[{"download": "1 MB", "repeat_after": "2 s"}])
     cell = harness.cell(case, "--clients", implementation, "--servers", implementation, "--repeat", "1")
     first, again = (cell["measurements"][name]["median"] for name in ("completion", "repeat_completion"))
-    assert 0.48 < first < 10
-    assert 0.44 < again < 10
+    assert 1.68 < first < 10
+    assert 1.64 < again < 10
     assert "repeat_zero_rtt" in cell["measurements"]
 
 

@@ -118,7 +118,8 @@ def run_campaign(
                     _print_published(campaign.publish(results, behind_figures, _print_publishing, last=False))
         finally:
             _print_published(campaign.publish([], behind_figures, _print_publishing, last=True))
-            _drop_unused_equivalences(app)
+            if not plan:
+                _drop_unused_equivalences(app)
         if tidy:
             unasked = campaign.unrequested(progress)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
@@ -135,6 +136,7 @@ def run_campaign(
 
 def _drop_unused_equivalences(app: App) -> None:
     """Take the entries out of the ledger that no run of the reference needs any more."""
+    from harness.formatting import format_count
     from harness.store.identity import write_ledger
     from harness.store.parquet import ColumnStore
     from tools.reference.campaign import ledger_of_stored
@@ -144,7 +146,7 @@ def _drop_unused_equivalences(app: App) -> None:
     unused = len(ledger.entries.equivalences) - len(needed.entries.equivalences)
     if unused:
         write_ledger(app.ledger_file, needed)
-        console().print(f"{unused} entries of {app.ledger_file.name} serve no stored run any more: dropped")
+        console().print(f"dropped {format_count(unused, 'equivalence')} that no stored run needs any more")
 
 
 def _print_publishing(runs: int) -> None:
