@@ -25,6 +25,11 @@ class RunView(LinkView):
         """Whether the run is more than one file downloaded to its end."""
         return self.run.cell.scenario.has_series
 
+    def host_share(self, name: str) -> float | None:
+        """A share of the machine's time in the run's record, `idle` or `steal`, from 0 to 1. None where it has none."""
+        value = self.run.host.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
     @property
     def data_side(self) -> Side:
         """The direction of its data (see `analysis.direction.data_side`); towards the clients where it is not known."""

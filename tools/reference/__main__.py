@@ -118,14 +118,13 @@ def run_campaign(
                     _print_published(campaign.publish(results, behind_figures, _print_publishing, last=False))
         finally:
             _print_published(campaign.publish([], behind_figures, _print_publishing, last=True))
-            if not plan:
-                _drop_unused_equivalences(app)
         if tidy:
             unasked = campaign.unrequested(progress)
             console().print(f"{format_count(len(unasked), 'cell')} of the reference that no request asks for")
             if unasked and not plan:
                 remove_cells(REFERENCE, unasked)
-                _drop_unused_equivalences(app)
+        if not plan:
+            _drop_unused_equivalences(app)
     if plan:
         return
     if failures:
@@ -209,7 +208,7 @@ def keep(
 
     kept = take_over(into, results, app.stored_runs, with_series)
     rekey(into, app.ledger)
-    if into == REFERENCE:
+    if into.samefile(REFERENCE):
         _drop_unused_equivalences(app)
     console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")
 

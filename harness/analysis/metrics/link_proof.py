@@ -104,8 +104,8 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
         further=proofs,
         capture_drops=view.capture_drops,
         changes_late_ms=tuple(late),
-        steal=_host_share(view, "steal"),
-        idle=_host_share(view, "idle"),
+        steal=view.host_share("steal"),
+        idle=view.host_share("idle"),
     )
     return proof, tuple(cautions)
 
@@ -571,11 +571,6 @@ def _states(view: RunView, direction: LinkDirection) -> tuple[Link, ...]:
     states = link_states(view.emulated_path)[direction.name]
     count = 1 + max(phase.changes for phase in direction.phases)
     return (*states, *states[-1:] * (count - len(states)))
-
-
-def _host_share(view: RunView, name: str) -> float | None:
-    value = view.run.host.get(name)
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _since_text(index: int) -> str:

@@ -132,8 +132,8 @@ def _starvation_of_start(view: RunView) -> Starvation:
         delays = _delays_between(view, (*servers, *view.simulators), start, end, "of the wait for the servers")
         return Starvation(tuple(delay.sentence for delay in delays if delay.share >= STARVED))
     used = [None if view.cpu is None else cumulative_increase(view.cpu, name, "cpu_ns", -1, end) for name in servers]
-    idle, least = view.run.host.get("idle"), min((ns for ns in used if ns is not None), default=None)
-    if least is None or least >= wait_ns / 2 or not isinstance(idle, float) or idle >= _IDLE:
+    idle, least = view.host_share("idle"), min((ns for ns in used if ns is not None), default=None)
+    if least is None or least >= wait_ns / 2 or idle is None or idle >= _IDLE:
         return Starvation()
     text = f"a server had {least / 1e9:.2g} s of CPU time, while the processors were idle for {idle:.0%} of the run"
     return Starvation((f"{text}: {_HINT}",))
@@ -195,10 +195,10 @@ def _load(view: RunView, container: str, kind: Kind, start: int, end: int) -> tu
         both = {1: "the only processor", 2: "both processors"}.get(processors, f"all {processors} processors")
         return f"{itself} used {both} ({min(used[greatest], processors):.1f} of {processors})", True
     words = f"the lab used {total:.1f} of {processors} processors, {itself} {used[greatest]:.1f} of them"
-    idle = view.run.host.get("idle")
-    if isinstance(idle, float) and idle >= _IDLE:
-        words, total = f"{words}, and they were idle for {idle:.0%} of the run", total + idle * processors
-    own = total >= OWN_LOAD * processors
+    idle = view.host_share("idle") or 0.0
+    free = idle if idle >= _IDLE else 0.0
+    words += f", and they were idle for {free:.0%} of the run" if free else ""
+    own = total + free * processors >= OWN_LOAD * processors
     return words if own else f"{words}, and others on this machine had the rest", own
 
 
