@@ -83,7 +83,8 @@ def test_what_is_not_what_was_asked_for_is_refused(tmp_path: Path, how: str) -> 
         image_transfer.parcel_digest(image_transfer.parcel_head(path)),
     )
     arriving = {
-        "changed": _changed(path), "cut": whole[: len(whole) // 2], "torn": whole[:500] + b"?" + whole[501:],
+        "changed": _changed(path), "cut": whole[: len(whole) // 2],
+        "torn": whole[:500] + bytes([whole[500] ^ 0xFF]) + whole[501:],
         "more": zstandard.ZstdCompressor().compress(zstandard.decompress(whole, 10**7) + b"more"),
         "other": _outside(path),
     }[how]  # fmt: skip
