@@ -33,7 +33,7 @@ LINKS = {
 #: What this machine's harness keeps.
 CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 #: How often a command is given while the machine does not keep a link's time, and the seconds that all tests together may
-#: spend on what it spoils.
+#: spend on what the hypervisor spoils.
 ATTEMPTS, PATIENCE = 4, 600.0
 #: How early a client's move may seem, s: it counts from when it read its clock on sending its first datagram, and the
 #: capture from when that datagram came by, a moment later; in real time that moment is as long as the machine wants.
@@ -115,9 +115,10 @@ class Harness:
             if not self.stolen_shares():
                 break
             words = tuple(word for word in words if word != "--fresh")
-            _patience.seconds_left -= time.monotonic() - began
-            if _patience.seconds_left <= 0:
-                break
+            if stolen_share(self.store):
+                _patience.seconds_left -= time.monotonic() - began
+                if _patience.seconds_left <= 0:
+                    break
         if share := stolen_share(self.store):
             pytest.skip(f"no real time to be had: the hypervisor took {share:.0%} of the processor's")
         return process
