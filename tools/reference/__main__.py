@@ -208,7 +208,7 @@ def keep(
 
     kept = take_over(into, results, app.stored_runs, with_series)
     rekey(into, app.ledger)
-    if into.samefile(REFERENCE):
+    if into.resolve() == REFERENCE.resolve():
         _drop_unused_equivalences(app)
     console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")
 
