@@ -113,13 +113,13 @@ class Harness:
             began = time.monotonic()
             process = self.run(*words, timeout=timeout)
             if not self.stolen_shares():
-                break
+                return process
             words = tuple(word for word in words if word != "--fresh")
-            if stolen_share(self.store):
+            if share := stolen_share(self.store):
                 _patience.seconds_left -= time.monotonic() - began
                 if _patience.seconds_left <= 0:
                     break
-        if share := stolen_share(self.store):
+        if share:
             pytest.skip(f"no real time to be had: the hypervisor took {share:.0%} of the processor's")
         return process
 
